@@ -1,0 +1,5 @@
+"""zlaunch: starts, watches and stops PyTorch and DeepSpeed ZeRO training."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""How an agent on a node is reached."""

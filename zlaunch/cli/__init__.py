@@ -1,0 +1,1 @@
+"""What the user types and reads: Typer declarations, one module per command group."""

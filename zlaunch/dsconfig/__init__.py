@@ -1,0 +1,1 @@
+"""Pure: recipes, batch arithmetic and rendering of a ds_config."""

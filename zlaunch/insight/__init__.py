@@ -1,0 +1,1 @@
+"""Pure: reads what workers print."""

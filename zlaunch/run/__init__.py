@@ -1,0 +1,1 @@
+"""Pure: messages between launcher and agent, lifecycle, outcome."""

@@ -1,0 +1,1 @@
+"""Pure: hosts, selection, topology, environment of a worker, plan."""

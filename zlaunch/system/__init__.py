@@ -1,0 +1,1 @@
+"""Touches this machine: processes, signals, selectors, terminal, run directory, GPUs."""
