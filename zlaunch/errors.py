@@ -16,7 +16,7 @@ is the place (`file:line:column`), `hint` the way out.
 
 from __future__ import annotations
 
-from typing import ClassVar, Optional
+from typing import ClassVar
 
 
 class ZlaunchError(Exception):
@@ -25,7 +25,7 @@ class ZlaunchError(Exception):
     exit_code: ClassVar[int] = 125
 
     def __init__(
-        self, message: str, *, where: Optional[str] = None, hint: Optional[str] = None
+        self, message: str, *, where: str | None = None, hint: str | None = None
     ) -> None:
         super().__init__(message)
         self.message = message

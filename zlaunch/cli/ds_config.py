@@ -1,0 +1,115 @@
+"""The ds_config of a run: reads recipes and the user's file, and renders for the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
+from zlaunch.cli.request import Precision, Request
+from zlaunch.dsconfig.batch import Batch
+from zlaunch.dsconfig.overrides import parse_override
+from zlaunch.dsconfig.recipes import load_recipe
+from zlaunch.dsconfig.render import Rendered, render
+from zlaunch.dsconfig.source import parse_config
+from zlaunch.errors import ConfigError
+from zlaunch.spec.environment import DeviceKind, Target
+
+DEFAULT_RECIPE = "zero2"
+
+
+class _Devices(Protocol):
+    @property
+    def kind(self) -> DeviceKind: ...
+    @property
+    def bf16(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class DsConfig:
+    """What the workers get, and how to speak of it; `config` None: no DeepSpeed."""
+
+    name: str
+    config: Mapping[str, Any] | None = None
+    batch: Batch | None = None
+    precision: Precision | None = None
+    notes: tuple[str, ...] = ()
+
+
+def make_ds_config(
+    request: Request, target: Target, world_size: int, devices: _Devices
+) -> DsConfig:
+    """Return the rendered ds_config.
+
+    Raises ConfigError or BatchError with the place of what is wrong.
+    """
+    if target != "plain" and not request.wants_deepspeed:
+        kind = {"hf": "Trainer", "accelerate": "Accelerate"}[target]
+        note = f"this {kind} script decides for itself; --recipe {DEFAULT_RECIPE} turns it to ZeRO"
+        return DsConfig("no DeepSpeed", notes=(note,))
+    if request.ds_config is not None:
+        return _from_file(request, request.ds_config, target, world_size)
+    return _from_recipe(request, target, world_size, devices)
+
+
+def _from_file(request: Request, path: str, target: Target, world_size: int) -> DsConfig:
+    base = parse_config(_read(path), path)
+    precisions = load_recipe(DEFAULT_RECIPE, recipe_sources()).precisions
+    rendered = _render(request, base, precisions, request.precision, target, world_size, True)
+    return DsConfig(path, rendered.config, rendered.batch, request.precision, rendered.notes)
+
+
+def _from_recipe(request: Request, target: Target, world_size: int, devices: _Devices) -> DsConfig:
+    name, sources = with_own_recipe(request.recipe or DEFAULT_RECIPE, recipe_sources())
+    recipe = load_recipe(name, sources)
+    if not recipe.deepspeed:
+        rendered = _render(request, None, {}, None, target, world_size, False)
+        return DsConfig(name, notes=rendered.notes)
+    precision = request.precision or ("bf16" if devices.bf16 else "fp16")
+    if precision == "fp16" and devices.kind == "cpu":
+        raise ConfigError(
+            "DeepSpeed cannot train in fp16 on CPUs", hint="--precision bf16, or fp32"
+        )
+    rendered = _render(
+        request, recipe.config, recipe.precisions, precision, target, world_size, False
+    )
+    notes = rendered.notes
+    if target == "accelerate" and devices.kind == "cpu":
+        notes += ("Accelerate does not enter DeepSpeed without a GPU: this trains as DDP",)
+    return DsConfig(name, rendered.config, rendered.batch, precision, notes)
+
+
+def _render(
+    request: Request,
+    base: Mapping[str, Any] | None,
+    precisions: Mapping[str, Mapping[str, Any]],
+    precision: Precision | None,
+    target: Target,
+    world_size: int,
+    from_file: bool,
+) -> Rendered:
+    return render(
+        base,
+        precisions=precisions,
+        precision=precision,
+        target=target,
+        world_size=world_size,
+        overrides=[parse_override(text) for text in request.overrides],
+        train=request.global_batch,
+        micro=request.micro_batch,
+        accumulation=request.accumulate,
+        from_file=from_file,
+    )
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8-sig")
+    except FileNotFoundError as error:
+        raise ConfigError(f"--ds-config {path} was not found") from error
+    except OSError as error:
+        raise ConfigError(f"--ds-config {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"--ds-config {path} is not UTF-8 text") from error

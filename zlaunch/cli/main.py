@@ -1,0 +1,103 @@
+"""The command `zlaunch`: finds the subcommand, and turns errors into messages and exit codes."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Annotated, Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from zlaunch import __version__
+from zlaunch.errors import ZlaunchError
+
+# Name -> module and help. A module is imported when its command is used, so that
+# `zlaunch --help` and each command pay for nothing else.
+_COMMANDS = {
+    "run": ("zlaunch.cli.run", "Train on this machine: one worker per GPU, or N on the CPU."),
+    "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
+    "ps": ("zlaunch.cli.ps", "List runs."),
+}
+
+# Typer does not export the base of its usage errors, and whether click is inside it or
+# beside it depends on its version; both have this ancestor.
+_UsageError: Any = typer.BadParameter.__mro__[2]
+
+
+class _LazyGroup(TyperGroup):
+    """A group whose commands are imported when one of them is called."""
+
+    def list_commands(self, _ctx: Any) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
+        """A command with its name and help only: enough to be listed."""
+        if cmd_name not in _COMMANDS:
+            return None
+        stub = typer.Typer(rich_markup_mode=None, add_completion=False)
+        stub.command(cmd_name, help=_COMMANDS[cmd_name][1])(lambda: None)
+        return typer.main.get_command(stub)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in _COMMANDS:
+            command = typer.main.get_command(import_module(_COMMANDS[name][0]).app)
+            command.name = name
+        return name, command, rest
+
+
+app = typer.Typer(
+    cls=_LazyGroup,
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"zlaunch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def zlaunch(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Start, watch and stop PyTorch and DeepSpeed ZeRO training."""
+
+
+def main(args: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit: 2 for wrong input, else as the command says."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args, prog_name="zlaunch", standalone_mode=False)
+    except _UsageError as error:
+        _complain(error.format_message())
+        context = getattr(error, "ctx", None)
+        if context is not None:
+            _print(f"  hint: {context.command_path} --help")
+        sys.exit(2)
+    except ZlaunchError as error:
+        _complain(str(error))
+        sys.exit(error.exit_code)
+    except (typer.Abort, KeyboardInterrupt):
+        _complain("interrupted")
+        sys.exit(130)
+    except BrokenPipeError:
+        # `zlaunch ps | head`: the reader has enough. Nothing more may be written at exit.
+        sys.stdout = None
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(message: str) -> None:
+    _print(f"zlaunch: error: {message}")
+
+
+def _print(text: str) -> None:
+    sys.stderr.write(text.encode(errors="backslashreplace").decode() + "\n")

@@ -1,0 +1,37 @@
+"""The plan of a dry run, as a table for a person."""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Console
+from rich.table import Table
+
+from zlaunch.cli.prepare import Prepared
+from zlaunch.dsconfig.render import to_json
+from zlaunch.spec.redact import redact_arguments
+
+
+def print_plan(prepared: Prepared) -> None:
+    """Print rank, host, device and cuda:i of every worker, then the config."""
+    plan = prepared.plan
+    on_gpus = prepared.devices.kind == "cuda"
+    table = Table("rank", "host", "local rank", "device", "in torch", title=None)
+    for worker in plan.topology.workers:
+        host = plan.topology.nodes[worker.node_rank].host
+        device = f"GPU {worker.slot}" if on_gpus else "CPU"
+        name = f"cuda:{worker.local_rank}" if on_gpus else "cpu"
+        table.add_row(str(worker.rank), host, str(worker.local_rank), device, name)
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    console.print(table)
+    spec = plan.workers[0]
+    command = shlex.join(redact_arguments(spec.argv, plan.env))
+    console.print(f"rank 0 runs: {command}")
+    console.print(f"in:          {spec.cwd}")
+    console.print(f"rendezvous:  {plan.rendezvous.address}:{plan.rendezvous.port}")
+    console.print(f"target:      {plan.target}")
+    for note in prepared.notes:
+        console.print(f"note:        {note}")
+    if plan.ds_config is not None:
+        console.print(f"ds_config ({prepared.ds.name}):")
+        console.print(to_json(plan.ds_config).rstrip())

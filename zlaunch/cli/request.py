@@ -1,0 +1,110 @@
+"""What the user asked for: the options of `run`, as one value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from zlaunch.errors import InputError
+
+DeviceChoice = Literal["auto", "cuda", "cpu"]
+TargetChoice = Literal["auto", "plain", "hf", "accelerate"]
+LocalRankArg = Literal["auto", "always", "never"]
+Precision = Literal["fp16", "bf16", "fp32"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """One field an option; None where it was not given. Sizes of batches are in samples."""
+
+    script: str
+    args: tuple[str, ...] = ()
+    module: bool = False
+    no_python: bool = False
+    python: str | None = None
+    # devices
+    num_gpus: int | None = None
+    nproc: int | None = None
+    cpu: int | None = None
+    device: DeviceChoice = "auto"
+    gpus: str | None = None
+    include: str | None = None
+    exclude: str | None = None
+    # ds_config
+    recipe: str | None = None
+    ds_config: str | None = None
+    precision: Precision | None = None
+    overrides: tuple[str, ...] = ()
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    accumulate: int | None = None
+    target: TargetChoice = "auto"
+    ds_arg: str | None = None
+    local_rank_arg: LocalRankArg = "auto"
+    # rendezvous
+    master_addr: str | None = None
+    master_port: int = 0
+    # the run
+    name: str | None = None
+    grace: float = 30.0
+    console_ranks: str = "all"
+    quiet: bool = False
+    verbose: bool = False
+
+    @property
+    def wants_deepspeed(self) -> bool:
+        """Whether the user said anything that only a ds_config can answer."""
+        batch = (self.micro_batch, self.global_batch, self.accumulate)
+        said = (self.recipe, self.ds_config, self.precision, *batch)
+        return bool(self.overrides) or any(value is not None for value in said)
+
+
+def check(request: Request) -> None:
+    """Refuse options that contradict each other.
+
+    Raises InputError.
+    """
+    pairs = (
+        (request.module, "--module", request.no_python, "--no-python"),
+        (request.recipe, "--recipe", request.ds_config, "--ds-config"),
+        (request.python, "--python", request.no_python, "--no-python"),
+        (request.cpu is not None, "--cpu", request.device == "cuda", "--device cuda"),
+        *((request.cpu is not None, "--cpu", value, name) for value, name in _gpu_options(request)),
+        *(
+            (request.device == "cpu", "--device cpu", value, name)
+            for value, name in _gpu_options(request)
+        ),
+    )
+    for one, one_name, other, other_name in pairs:
+        if one and other:
+            raise InputError(
+                f"{one_name} and {other_name} contradict each other", hint="give one of them"
+            )
+    _check_numbers(request)
+
+
+def _gpu_options(request: Request) -> tuple[tuple[bool, str], ...]:
+    return (
+        (request.num_gpus is not None, "--num-gpus"),
+        (request.gpus is not None, "--gpus"),
+        (request.include is not None, "--include"),
+        (request.exclude is not None, "--exclude"),
+    )
+
+
+def _check_numbers(request: Request) -> None:
+    counts = {"--num-gpus": request.num_gpus, "--nproc": request.nproc, "--cpu": request.cpu}
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise InputError(f"{name} {count}: at least one worker is needed")
+    given = {name: count for name, count in counts.items() if count is not None}
+    if len(set(given.values())) > 1:
+        words = " and ".join(f"{name} {count}" for name, count in given.items())
+        raise InputError(f"{words} contradict each other", hint="give one of them")
+    if not 0 <= request.master_port <= 65535:
+        raise InputError(
+            f"--master-port {request.master_port}: a port is a number from 1 to 65535",
+            hint="0, or no --master-port, has a free one picked",
+        )
+    if not 0 <= request.grace < float("inf"):
+        raise InputError(f"--grace {request.grace}: seconds from 0 on are needed")

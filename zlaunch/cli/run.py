@@ -1,0 +1,158 @@
+"""`zlaunch run`: one command trains on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from zlaunch.cli.request import (
+    DeviceChoice,
+    LocalRankArg,
+    Precision,
+    Request,
+    TargetChoice,
+)
+from zlaunch.cli.start import dry_run, start
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_DEVICES, _CONFIG, _SCRIPT = "Devices", "ds_config", "Script"
+
+
+@app.command(
+    context_settings={
+        "allow_interspersed_args": False,  # what follows the script is the script's
+        "token_normalize_func": lambda name: name.replace("_", "-"),  # --num_gpus too
+        "help_option_names": ["-h", "--help"],
+    }
+)
+def run(
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="Script, -m module or program.")],
+    args: Annotated[
+        list[str] | None, typer.Argument(metavar="[ARGS]...", help="Its own; left as typed.")
+    ] = None,
+    num_gpus: Annotated[
+        int | None, typer.Option("--num-gpus", metavar="N", help="The first N visible GPUs.")
+    ] = None,
+    gpus: Annotated[
+        str | None, typer.Option("--gpus", help="These GPUs: 0,2 or 0-3 or UUIDs.")
+    ] = None,
+    include: Annotated[
+        str | None, typer.Option("--include", "-i", help="As in deepspeed: localhost:0,2.")
+    ] = None,
+    exclude: Annotated[
+        str | None, typer.Option("--exclude", "-e", help="As in deepspeed: localhost:1.")
+    ] = None,
+    cpu: Annotated[
+        int | None, typer.Option("--cpu", metavar="N", help="N workers without GPUs.")
+    ] = None,
+    device: Annotated[DeviceChoice, typer.Option("--device", help="What to train on.")] = "auto",
+    nproc: Annotated[
+        int | None, typer.Option("--nproc", metavar="N", help="Workers on this machine.")
+    ] = None,
+    recipe: Annotated[
+        str | None,
+        typer.Option(
+            "--recipe", "-r", help="ddp, zero1, zero2 (default), zero3, ... or FILE.toml."
+        ),
+    ] = None,
+    precision: Annotated[
+        Precision | None, typer.Option("--precision", help="Default: bf16 where it can.")
+    ] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="zero_optimization.stage=3; repeatable."),
+    ] = None,
+    micro_batch: Annotated[
+        int | None, typer.Option("--micro-batch", metavar="N", help="Samples a step and GPU.")
+    ] = None,
+    global_batch: Annotated[
+        int | None, typer.Option("--global-batch", metavar="N", help="Samples an update.")
+    ] = None,
+    accumulate: Annotated[
+        int | None, typer.Option("--accumulate", metavar="N", help="Micro steps an update.")
+    ] = None,
+    ds_config: Annotated[
+        str | None, typer.Option("--ds-config", metavar="FILE", help="Your own, not a recipe.")
+    ] = None,
+    ds_arg: Annotated[
+        str | None,
+        typer.Option(
+            "--ds-arg", metavar="NAME", help="Append NAME PATH to the script's arguments."
+        ),
+    ] = None,
+    target: Annotated[
+        TargetChoice, typer.Option("--target", help="Who reads the ds_config.")
+    ] = "auto",
+    module: Annotated[bool, typer.Option("--module", "-m", help="SCRIPT is a module.")] = False,
+    no_python: Annotated[bool, typer.Option("--no-python", help="SCRIPT is a program.")] = False,
+    python: Annotated[
+        str | None, typer.Option("--python", metavar="PATH", help="The workers' interpreter.")
+    ] = None,
+    local_rank_arg: Annotated[
+        LocalRankArg,
+        typer.Option("--local-rank-arg", help="Add --local_rank=N; auto: where SCRIPT reads it."),
+    ] = "auto",
+    no_local_rank: Annotated[
+        bool, typer.Option("--no-local-rank", help="As --local-rank-arg never.")
+    ] = False,
+    master_addr: Annotated[
+        str | None, typer.Option("--master-addr", help="Where rank 0 listens.")
+    ] = None,
+    master_port: Annotated[int, typer.Option("--master-port", help="0: a free one is picked.")] = 0,
+    name: Annotated[str | None, typer.Option("--name", help="A name for the run.")] = None,
+    console_ranks: Annotated[
+        str,
+        typer.Option("--console-ranks", help="Ranks on the screen: 0,-1 or 2-5. Logs have all."),
+    ] = "all",
+    grace: Annotated[
+        float, typer.Option("--grace", metavar="SECONDS", help="From TERM to KILL on stopping.")
+    ] = 30.0,
+    show_plan: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan; start nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say only what went wrong.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")] = False,
+) -> None:
+    """Train on this machine: one worker per GPU, or N on the CPU.
+
+    What follows SCRIPT is passed on as typed. {ds_config} in it becomes the path of the
+    ds_config.json, which the script also finds in ZLAUNCH_DS_CONFIG.
+    """
+    request = Request(
+        script=script,
+        args=tuple(args or ()),
+        module=module,
+        no_python=no_python,
+        python=python,
+        num_gpus=num_gpus,
+        nproc=nproc,
+        cpu=cpu,
+        device=device,
+        gpus=gpus,
+        include=include,
+        exclude=exclude,
+        recipe=recipe,
+        ds_config=ds_config,
+        precision=precision,
+        overrides=tuple(overrides or ()),
+        micro_batch=micro_batch,
+        global_batch=global_batch,
+        accumulate=accumulate,
+        target=target,
+        ds_arg=ds_arg,
+        local_rank_arg="never" if no_local_rank else local_rank_arg,
+        master_addr=master_addr,
+        master_port=master_port,
+        name=name,
+        grace=grace,
+        console_ranks=console_ranks,
+        quiet=quiet,
+        verbose=verbose,
+    )
+    if show_plan:
+        dry_run(request, as_json=as_json)
+        raise typer.Exit(0)
+    raise typer.Exit(start(request))

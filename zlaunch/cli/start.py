@@ -1,0 +1,178 @@
+"""Carries a request out: shows the plan, or makes the run directory and starts the launcher."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from zlaunch import __version__
+from zlaunch.backends.local import LocalBackend
+from zlaunch.cli.prepare import Devices, Prepared, prepare
+from zlaunch.cli.request import Request
+from zlaunch.dsconfig.render import to_json
+from zlaunch.insight.loss_scale import LossScaleState
+from zlaunch.launcher import report
+from zlaunch.launcher.launcher import Launcher
+from zlaunch.launcher.output import Output
+from zlaunch.run.outcome import Outcome
+from zlaunch.run.record import RUNNING, RunRecord
+from zlaunch.spec.redact import redact_arguments
+from zlaunch.spec.slots import Slot
+from zlaunch.system.console import Console
+from zlaunch.system.loop import Loop
+from zlaunch.system.ports import ReservedPort
+from zlaunch.system.rundir import RunDir, RunStore, home_directory, new_run_id
+
+_LAST_LINES = 20
+
+
+def dry_run(request: Request, *, as_json: bool) -> None:
+    """Print what would be started."""
+    env = dict(os.environ)
+    run = RunStore(home_directory(env)).run(new_run_id())
+    port = ReservedPort(request.master_port)
+    prepared = prepare(request, env, run, port)
+    port.release()
+    if as_json:
+        print(json.dumps(prepared.plan.to_json(), indent=2))  # noqa: T201
+        return
+    from zlaunch.cli.plan_table import print_plan
+
+    print_plan(prepared)
+
+
+def start(request: Request) -> int:
+    """Run to the end and return the exit code."""
+    env = dict(os.environ)
+    run = RunStore(home_directory(env)).run(new_run_id())
+    port = ReservedPort(request.master_port)
+    prepared = prepare(request, env, run, port)
+    record = _record(request, prepared, run, env)
+    _make_run_directory(RunStore(home_directory(env)), run, record, prepared)
+    loop = Loop()
+    console = _console(loop, prepared, env)
+    output = Output(run, console, list(range(record.world_size)), _loss_scale(prepared.ds.config))
+    launcher = Launcher(prepared.plan, LocalBackend(), loop, console, output, request.grace)
+    if not request.quiet:
+        _introduce(console, prepared, run, verbose=request.verbose)
+    try:
+        outcome = launcher.run()
+        ended = time.time()
+        _conclude(console, output, outcome, launcher.pids, prepared)
+        if not request.quiet or outcome.exit_code:
+            seconds, world = ended - record.started, record.world_size
+            console.say(report.summary(run.id, outcome, seconds, world, str(run.logs)))
+        run.write_record(record.ended_with(outcome, ended))
+    finally:
+        port.release()
+        console.close()
+        output.close()
+        loop.close()
+    return outcome.exit_code
+
+
+def _record(request: Request, prepared: Prepared, run: RunDir, env: Mapping[str, str]) -> RunRecord:
+    plan = prepared.plan
+    command = redact_arguments((request.script, *request.args), env)
+    return RunRecord(
+        id=run.id,
+        name=request.name,
+        state=RUNNING,
+        started=time.time(),
+        command=command,
+        cwd=plan.workers[0].cwd or "",
+        world_size=plan.topology.world_size,
+        plan={name: value for name, value in plan.to_json().items() if name != "ds_config"},
+        launcher_pid=os.getpid(),
+        version=__version__,
+    )
+
+
+def _make_run_directory(
+    store: RunStore, run: RunDir, record: RunRecord, prepared: Prepared
+) -> None:
+    run.create()
+    if prepared.ds.config is not None:
+        run.write_text(run.ds_config, to_json(prepared.ds.config))
+    run.write_record(record)
+    store.set_latest(run)
+
+
+def _console(loop: Loop, prepared: Prepared, env: Mapping[str, str]) -> Console:
+    topology = prepared.plan.topology
+    hosts = {w.rank: topology.nodes[w.node_rank].host for w in topology.workers}
+    labels = report.labels(hosts, topology.world_size, len(topology.nodes))
+    return Console(loop, labels, prepared.console_ranks, env)
+
+
+def _loss_scale(config: Mapping[str, Any] | None) -> LossScaleState:
+    """What the ds_config says of the loss scale, for the words about it."""
+    fp16 = (config or {}).get("fp16")
+    if not isinstance(fp16, Mapping):
+        return LossScaleState()
+    lowest, power = fp16.get("min_loss_scale", 1), fp16.get("initial_scale_power", 16)
+    return LossScaleState(
+        min_scale=float(lowest) if isinstance(lowest, (int, float)) else 1.0,
+        initial_scale=2.0**power if isinstance(power, int) else None,
+    )
+
+
+def _introduce(console: Console, prepared: Prepared, run: RunDir, *, verbose: bool) -> None:
+    """At most two lines, and what the user should know."""
+    plan, ds = prepared.plan, prepared.ds
+    at = plan.rendezvous
+    world = plan.topology.world_size
+    ranks = f"{world} rank{'s' if world != 1 else ''}"
+    console.say(
+        f"run {run.id}: {ranks} on {place(prepared.devices)}, meeting at {at.address}:{at.port}"
+    )
+    if ds.batch is not None:
+        batch = ds.batch
+        console.say(
+            f"{ds.name}{f' {ds.precision}' if ds.precision else ''}: batch {batch.train} = "
+            f"{batch.micro} x {batch.accumulation} accumulated x {world} ranks; {run.ds_config}"
+        )
+    elif ds.config is not None:
+        console.say(f"{ds.name}: {run.ds_config}")
+    for note in prepared.notes:
+        console.say(note)
+    for detail in prepared.details if verbose else ():
+        console.say(detail)
+
+
+def place(devices: Devices) -> str:
+    """`the CPU`, `GPU 3`, `GPUs 3,1`: in rank order."""
+    if devices.kind == "cpu":
+        return "the CPU"
+    return f"GPU{'s' if len(devices.slots) > 1 else ''} {','.join(map(str, devices.slots))}"
+
+
+def _conclude(
+    console: Console,
+    output: Output,
+    outcome: Outcome,
+    pids: Mapping[int, int],
+    prepared: Prepared,
+) -> None:
+    """The loss scale's verdict, and where a rank failed its own last words, last."""
+    verdict = report.loss_scale(output.loss_scale())
+    if verdict is not None:
+        console.say(*verdict)
+    if outcome.trouble is not None:
+        console.say(outcome.trouble, "error")
+    rest = report.others(outcome)
+    if rest is not None:
+        console.say(rest)
+    first = outcome.first_failure
+    if first is not None:
+        where = _device_of(first.rank, prepared)
+        console.say(report.failure(first, pids.get(first.rank), where), "error")
+        console.quote(first.rank, output.last_lines(first.rank, _LAST_LINES))
+
+
+def _device_of(rank: int, prepared: Prepared) -> str:
+    slot: Slot = prepared.plan.topology.workers[rank].slot
+    return f"GPU {slot}" if prepared.devices.kind == "cuda" else ""

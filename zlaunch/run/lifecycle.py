@@ -1,0 +1,221 @@
+"""The life of a run, decided apart from being done.
+
+`step(state, event, now) -> (state, actions)` holds every rule: fail fast, grace, second
+Ctrl-C, lost agents. It reads no clock and touches nothing; the launcher's loop performs the
+actions.
+
+    STARTING --all agents ready--> RUNNING --all ranks closed--> DONE
+       STARTING, RUNNING --a rank fails, an agent is lost, a stop signal--> STOPPING
+       STOPPING --second signal, or the deadline--> KILLING --deadline--> DONE
+       STOPPING, KILLING --all ranks closed--> DONE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from zlaunch.run.messages import Closed, Event, Exited, Output, Ready, Refused, Started
+from zlaunch.run.outcome import Outcome
+
+# The agent itself kills at the end of the grace; the launcher waits this much longer for
+# its word, in seconds, before it takes the matter up again.
+_AGENT_MARGIN = 5.0
+# Wrappers pass Ctrl-C on although the terminal has sent it already; a person is slower.
+_SECOND_SIGNAL_APART = 0.3
+
+
+class Phase(Enum):
+    """Where a run stands."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    KILLING = "killing"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class AgentLost:
+    """The link to a node's agent has ended before its workers had."""
+
+    node_rank: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """The launcher received a signal that stops the run."""
+
+    signum: int
+
+
+@dataclass(frozen=True)
+class DeadlinePassed:
+    """The time that `SetDeadline` asked for has come."""
+
+
+Happening = Event | AgentLost | Interrupted | DeadlinePassed
+
+
+@dataclass(frozen=True)
+class StartWorkers:
+    """Send every agent its plan."""
+
+
+@dataclass(frozen=True)
+class StopWorkers:
+    """Tell every agent to stop its workers within `grace` seconds."""
+
+    grace: float
+    why: str
+
+
+@dataclass(frozen=True)
+class SetDeadline:
+    """Let `DeadlinePassed` happen at `at` (the clock of `now`)."""
+
+    at: float
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The run is over."""
+
+    outcome: Outcome
+
+
+Action = StartWorkers | StopWorkers | SetDeadline | Finish
+
+
+@dataclass(frozen=True)
+class RunState:
+    """All that the rules look at.
+
+    `nodes` maps a node rank to its ranks; `waiting` holds nodes whose agent is not ready;
+    `open` holds ranks that are not closed yet. `grace` is in seconds.
+    """
+
+    nodes: Mapping[int, frozenset[int]]
+    grace: float
+    waiting: frozenset[int]
+    open: frozenset[int]
+    phase: Phase = Phase.STARTING
+    exits: Mapping[int, Exited] = field(default_factory=dict)
+    first_failure: Exited | None = None
+    stopped_by: int | None = None
+    stopped_at: float = 0.0
+    trouble: str | None = None
+
+    @classmethod
+    def begin(cls, nodes: Mapping[int, frozenset[int]], grace: float) -> RunState:
+        """Return the state before anything has happened."""
+        everyone = frozenset().union(*nodes.values())
+        return cls(nodes=nodes, grace=grace, waiting=frozenset(nodes), open=everyone)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the run has come to so far."""
+        return Outcome(self.exits, self.first_failure, self.stopped_by, self.trouble)
+
+
+Step = tuple[RunState, tuple[Action, ...]]
+
+
+def step(state: RunState, event: Happening, now: float) -> Step:
+    """Return the state after `event` and what is to be done. `now` is monotonic, in seconds."""
+    if state.phase is Phase.DONE or isinstance(event, (Output, Started)):
+        return state, ()
+    if isinstance(event, Ready):
+        return _ready(state, event)
+    if isinstance(event, Exited):
+        return _exited(state, event, now)
+    if isinstance(event, Refused):
+        return _refused(state, event, now)
+    if isinstance(event, Closed):
+        return _finish_if_over(replace(state, open=state.open - {event.rank}))
+    if isinstance(event, AgentLost):
+        return _agent_lost(state, event, now)
+    if isinstance(event, Interrupted):
+        return _interrupted(state, event, now)
+    return _deadline_passed(state, now)
+
+
+def _ready(state: RunState, event: Ready) -> Step:
+    state = replace(state, waiting=state.waiting - {event.node_rank})
+    if state.waiting or state.phase is not Phase.STARTING:
+        return state, ()
+    return replace(state, phase=Phase.RUNNING), (StartWorkers(),)
+
+
+def _exited(state: RunState, event: Exited, now: float) -> Step:
+    state = replace(state, exits={**state.exits, event.rank: event})
+    if state.phase is not Phase.RUNNING or event.exit.status == 0:
+        return state, ()
+    return _stop(replace(state, first_failure=event), f"rank {event.rank} failed", now)
+
+
+def _refused(state: RunState, event: Refused, now: float) -> Step:
+    state = replace(state, open=state.open - {event.rank})
+    if state.trouble is None:
+        state = replace(state, trouble=f"rank {event.rank} could not be started: {event.reason}")
+    if state.phase is not Phase.RUNNING:
+        return _finish_if_over(state)
+    return _stop(state, f"rank {event.rank} could not be started", now)
+
+
+def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
+    state = replace(
+        state,
+        waiting=state.waiting - {event.node_rank},
+        open=state.open - state.nodes[event.node_rank],
+        trouble=state.trouble or event.reason,
+    )
+    if state.phase in (Phase.STOPPING, Phase.KILLING):
+        return _finish_if_over(state)
+    return _stop(state, event.reason, now)
+
+
+def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
+    if state.phase in (Phase.STARTING, Phase.RUNNING):
+        state = replace(state, stopped_by=event.signum)
+        return _stop(state, "interrupted", now)
+    if state.phase is Phase.KILLING or now - state.stopped_at < _SECOND_SIGNAL_APART:
+        return state, ()
+    # Whoever presses Ctrl-C while ranks are being stopped wants the end now.
+    state = replace(state, stopped_by=state.stopped_by or event.signum)
+    return _kill(state, "asked again", now)
+
+
+def _stop(state: RunState, why: str, now: float) -> Step:
+    if state.phase is Phase.STARTING:  # no rank has been started, so none is to be waited for
+        state = replace(state, open=frozenset())
+    state = replace(state, phase=Phase.STOPPING, stopped_at=now)
+    over, finish = _finish_if_over(state)
+    if finish:
+        return over, finish
+    deadline = SetDeadline(now + state.grace + _AGENT_MARGIN)
+    return state, (StopWorkers(state.grace, why), deadline)
+
+
+def _kill(state: RunState, why: str, now: float) -> Step:
+    state = replace(state, phase=Phase.KILLING)
+    return state, (StopWorkers(0.0, why), SetDeadline(now + _AGENT_MARGIN))
+
+
+def _deadline_passed(state: RunState, now: float) -> Step:
+    if state.phase is Phase.STOPPING:
+        return _kill(state, "the grace is over", now)
+    left = ", ".join(map(str, sorted(state.open)))
+    state = replace(
+        state, phase=Phase.DONE, trouble=state.trouble or f"ranks {left} could not be killed"
+    )
+    return state, (Finish(state.outcome),)
+
+
+def _finish_if_over(state: RunState) -> Step:
+    if state.open:
+        return state, ()
+    state = replace(state, phase=Phase.DONE)
+    return state, (Finish(state.outcome),)

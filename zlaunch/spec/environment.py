@@ -1,0 +1,158 @@
+"""The environment of a worker: what torch, DeepSpeed, Accelerate and the HF Trainer read.
+
+The names are the union of what torchrun, `deepspeed` and `accelerate launch` set, so that
+a script written for any of them finds what it looks for. LOCAL_RANK is the index on the
+node (torchrun's meaning, which DeepSpeed's modulo rule equals on even nodes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from zlaunch.spec.topology import Topology, Worker
+
+DeviceKind = Literal["cuda", "cpu"]
+Target = Literal["plain", "hf", "accelerate"]
+
+
+@dataclass(frozen=True)
+class Rendezvous:
+    """Where rank 0 listens."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the environment of every worker of a run is made from.
+
+    `run_dir` and `ds_config` are paths; `cores` maps a node rank to its usable cores;
+    `inherited` is the environment that the workers start from.
+    """
+
+    run_id: str
+    run_dir: str
+    rendezvous: Rendezvous
+    device: DeviceKind
+    target: Target
+    ds_config: str | None
+    precision: str | None
+    cores: Mapping[int, int]
+    inherited: Mapping[str, str]
+
+
+def worker_environment(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
+    """Return what zlaunch sets for `worker`, on top of what it inherits."""
+    return {
+        **_ranks(topology, worker),
+        "MASTER_ADDR": around.rendezvous.address,
+        "MASTER_PORT": str(around.rendezvous.port),
+        **_torchelastic(around, worker),
+        **_devices(topology, worker, around),
+        **_threads(topology, worker, around),
+        "PYTHONUNBUFFERED": "1",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": around.inherited.get(
+            "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"
+        ),
+        **_zlaunch(around),
+        **_accelerate(around),
+    }
+
+
+def _ranks(topology: Topology, worker: Worker) -> dict[str, str]:
+    local_size = str(len(topology.on_node(worker.node_rank)))
+    world_size, nodes = str(topology.world_size), str(len(topology.nodes))
+    rank, node_rank = str(worker.rank), str(worker.node_rank)
+    return {
+        "RANK": rank,
+        "LOCAL_RANK": str(worker.local_rank),
+        "WORLD_SIZE": world_size,
+        "LOCAL_WORLD_SIZE": local_size,
+        "LOCAL_SIZE": local_size,
+        "NODE_RANK": node_rank,
+        "GROUP_RANK": node_rank,
+        "GROUP_WORLD_SIZE": nodes,
+        "CROSS_RANK": node_rank,
+        "CROSS_SIZE": nodes,
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world_size,
+    }
+
+
+def _torchelastic(around: Surroundings, worker: Worker) -> dict[str, str]:
+    # With TORCHELASTIC_RUN_ID set, torch.distributed.is_torchelastic_launched() is true.
+    # Agents host no store, so TORCHELASTIC_USE_AGENT_STORE must not be inherited as True.
+    return {
+        "TORCHELASTIC_RUN_ID": around.run_id,
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_USE_AGENT_STORE": "False",
+        "TORCHELASTIC_ERROR_FILE": f"{around.run_dir}/errors/rank-{worker.rank}.json",
+    }
+
+
+def _devices(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
+    if around.device == "cpu":
+        return {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
+    slots = topology.nodes[worker.node_rank].slots
+    return {"CUDA_VISIBLE_DEVICES": ",".join(str(slot) for slot in slots)}
+
+
+def _threads(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
+    """OMP_NUM_THREADS: the user's value, else the node's usable cores shared by its ranks."""
+    given = around.inherited.get("OMP_NUM_THREADS")
+    cores = around.cores[worker.node_rank]
+    share = max(1, cores // len(topology.on_node(worker.node_rank)))
+    return {"OMP_NUM_THREADS": given or str(share)}
+
+
+def _zlaunch(around: Surroundings) -> dict[str, str]:
+    own = {"ZLAUNCH_RUN_ID": around.run_id, "ZLAUNCH_RUN_DIR": around.run_dir}
+    if around.ds_config is not None:
+        own["ZLAUNCH_DS_CONFIG"] = around.ds_config
+    return own
+
+
+def _accelerate(around: Surroundings) -> dict[str, str]:
+    """What turns an unchanged Accelerate or Trainer script to ZeRO.
+
+    Accelerate does not enter DeepSpeed without a GPU; with ACCELERATE_USE_CPU it trains
+    as plain DDP there, instead of taking each rank for a world of its own.
+    """
+    if around.target == "plain":
+        return {}
+    if around.target == "accelerate" and around.device == "cpu":
+        return {"ACCELERATE_USE_CPU": "true"}
+    if around.ds_config is None:
+        return {}
+    env = {
+        "ACCELERATE_USE_DEEPSPEED": "true",
+        "ACCELERATE_DEEPSPEED_CONFIG_FILE": around.ds_config,
+    }
+    if around.target == "accelerate" and around.precision is not None:
+        env["ACCELERATE_MIXED_PRECISION"] = {"fp32": "no"}.get(around.precision, around.precision)
+    return env
+
+
+# Names that belong to one launch. An inherited value (of an outer torchrun, say) would
+# speak of another world, so where zlaunch sets no value of its own it is taken away.
+OWNED = (
+    "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "NODE_RANK",
+    "GROUP_RANK", "GROUP_WORLD_SIZE", "CROSS_RANK", "CROSS_SIZE", "ROLE_RANK", "ROLE_NAME",
+    "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_ERROR_FILE", "ZLAUNCH_RUN_ID", "ZLAUNCH_RUN_DIR", "ZLAUNCH_DS_CONFIG",
+)  # fmt: skip
+
+
+def shared_environment(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return `inherited` without the names that zlaunch owns."""
+    return {name: value for name, value in inherited.items() if name not in OWNED}
+
+
+def replaced(inherited: Mapping[str, str]) -> tuple[str, ...]:
+    """The owned names that were inherited: worth a note under -v."""
+    return tuple(name for name in OWNED if name in inherited)

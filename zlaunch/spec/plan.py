@@ -1,0 +1,125 @@
+"""The whole of what a run will do, as data: for the agents, for --dry-run, for run.json."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from zlaunch.spec.environment import (
+    Rendezvous,
+    Surroundings,
+    Target,
+    shared_environment,
+    worker_environment,
+)
+from zlaunch.spec.redact import redact_arguments, redact_environment
+from zlaunch.spec.topology import Topology
+from zlaunch.spec.worker import NodePlan, WorkerSpec
+
+
+@dataclass(frozen=True)
+class Command:
+    """What each worker runs.
+
+    `prefix` is interpreter and script (or program), `args` the user's arguments as typed.
+    `local_rank_option`, where set, is added between them as `OPTION=LOCAL_RANK`, the place
+    where DeepSpeed puts it.
+    """
+
+    prefix: tuple[str, ...]
+    args: tuple[str, ...]
+    cwd: str
+    local_rank_option: str | None = None
+
+    def argv(self, local_rank: int) -> tuple[str, ...]:
+        """The argument vector of one worker."""
+        option = self.local_rank_option
+        extra = (f"{option}={local_rank}",) if option else ()
+        return (*self.prefix, *extra, *self.args)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All workers of a run; `env` is what they share, each spec's own env comes on top."""
+
+    run_id: str
+    topology: Topology
+    rendezvous: Rendezvous
+    target: Target
+    ds_config: Mapping[str, Any] | None
+    env: Mapping[str, str]
+    workers: tuple[WorkerSpec, ...]
+
+    @property
+    def node_plans(self) -> tuple[NodePlan, ...]:
+        """What each agent is told, by node rank."""
+        return tuple(
+            NodePlan(
+                node.rank,
+                self.env,
+                tuple(self.workers[worker.rank] for worker in self.topology.on_node(node.rank)),
+            )
+            for node in self.topology.nodes
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as JSON data, with secrets hidden."""
+        nodes = self.topology.nodes
+        return {
+            "run_id": self.run_id,
+            "world_size": self.topology.world_size,
+            "rendezvous": {"address": self.rendezvous.address, "port": self.rendezvous.port},
+            "nodes": [
+                {
+                    "node_rank": node.rank,
+                    "host": node.host,
+                    "address": node.address,
+                    "slots": list(node.slots),
+                }
+                for node in nodes
+            ],
+            "workers": [
+                {
+                    "rank": worker.rank,
+                    "local_rank": worker.local_rank,
+                    "node_rank": worker.node_rank,
+                    "host": nodes[worker.node_rank].host,
+                    "slot": worker.slot,
+                    "argv": list(redact_arguments(spec.argv, self.env)),
+                    "env": redact_environment(spec.env),
+                    "cwd": spec.cwd,
+                }
+                for worker, spec in zip(self.topology.workers, self.workers, strict=True)
+            ],
+            "ds_config": self.ds_config,
+            "target": self.target,
+        }
+
+
+def make_plan(
+    topology: Topology,
+    command: Command,
+    around: Surroundings,
+    ds_config: Mapping[str, Any] | None,
+    extra_env: Sequence[tuple[str, str]] = (),
+) -> Plan:
+    """Give every rank of `topology` its arguments and environment."""
+    workers = tuple(
+        WorkerSpec(
+            worker.rank,
+            command.argv(worker.local_rank),
+            {**dict(extra_env), **worker_environment(topology, worker, around)},
+            command.cwd,
+        )
+        for worker in topology.workers
+    )
+    return Plan(
+        run_id=around.run_id,
+        topology=topology,
+        rendezvous=around.rendezvous,
+        target=around.target,
+        ds_config=ds_config,
+        env=shared_environment(around.inherited),
+        workers=workers,
+    )

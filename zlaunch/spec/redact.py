@@ -1,0 +1,55 @@
+"""Keeps secrets out of whatever is printed or saved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+HIDDEN = "***"
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+# For options whole words count, so that --tokenizer and --max-tokens stay readable.
+_SECRET_WORDS = {"key", "apikey", "token", "secret", "password", "passwd"}
+_SHORTEST_SECRET = 6  # shorter values of secret names are words like "true" or "0"
+
+
+def is_secret(name: str) -> bool:
+    """Whether the variable `name` holds something that must be written nowhere."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def redact_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` with the values of secret names hidden."""
+    return {name: HIDDEN if is_secret(name) else value for name, value in env.items()}
+
+
+def redact_arguments(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Hide secrets in an argument vector.
+
+    Hidden are the value after `--some-key` (or `--some-key=`, `SOME_KEY=`), and the value of
+    any secret variable of `env` wherever it stands inside an argument.
+    """
+    values = [
+        value for name, value in env.items() if is_secret(name) and len(value) >= _SHORTEST_SECRET
+    ]
+    shown: list[str] = []
+    previous = ""
+    for arg in argv:
+        shown.append(_redact_one(arg, previous, values))
+        previous = arg
+    return tuple(shown)
+
+
+def _redact_one(arg: str, previous: str, values: list[str]) -> str:
+    if _names_secret(previous) and not arg.startswith("-"):
+        return HIDDEN
+    name, equals, _ = arg.partition("=")
+    if equals and (_names_secret(name) or (name.isidentifier() and is_secret(name))):
+        return f"{name}={HIDDEN}"
+    for value in values:
+        arg = arg.replace(value, HIDDEN)
+    return arg
+
+
+def _names_secret(option: str) -> bool:
+    words = re.split(r"[-_.]", option.lstrip("-").lower())
+    return option.startswith("--") and not _SECRET_WORDS.isdisjoint(words)

@@ -1,0 +1,64 @@
+"""What the source of the user's script says about itself, without running it."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from zlaunch.spec.environment import Target
+
+_LOCAL_RANK_SPELLINGS = ("--local_rank", "--local-rank")
+
+
+@dataclass(frozen=True)
+class ScriptFacts:
+    """`local_rank_option` is the spelling that the script's own parser declares, if any."""
+
+    target: Target = "plain"
+    local_rank_option: str | None = None
+
+
+def read_script(source: bytes, name: str) -> ScriptFacts:
+    """Read a Python source.
+
+    Raises SyntaxError as the interpreter would.
+    """
+    tree = ast.parse(source, filename=name)
+    return ScriptFacts(target=_target(tree), local_rank_option=_local_rank_option(tree))
+
+
+def _local_rank_option(tree: ast.Module) -> str | None:
+    """Find `add_argument("--local_rank")` and the like: a call whose argument is the option."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            for arg in node.args:
+                if isinstance(arg, ast.Constant) and arg.value in _LOCAL_RANK_SPELLINGS:
+                    return str(arg.value)
+    return None
+
+
+def _target(tree: ast.Module) -> Target:
+    """Who reads the ds_config: the HF Trainer, Accelerate, or the script itself.
+
+    A script that imports transformers for its models only is not a Trainer script, so the
+    name Trainer (or a class of that kind, as in trl) has to be imported or used.
+    """
+    modules: set[str] = set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules.update(alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            modules.add(node.module.split(".")[0])
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.Attribute):
+            names.add(node.attr)
+    if modules & {"transformers", "trl"} and any(name.endswith("Trainer") for name in names):
+        return "hf"
+    if "accelerate" in modules and "Accelerator" in names and not _calls_deepspeed(modules, names):
+        return "accelerate"
+    return "plain"
+
+
+def _calls_deepspeed(modules: set[str], names: set[str]) -> bool:
+    return "deepspeed" in modules and "initialize" in names

@@ -1,0 +1,127 @@
+"""Starts a worker and ends it: its session, its pipe, its group, its exit.
+
+Travels to the agent, so it stays within Python 3.9 and the standard library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from zlaunch.run.messages import Exit
+
+# prctl(2) and fcntl(2); not in the standard library of Python 3.9.
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_F_SETPIPE_SZ = 1031
+_PIPE_SIZE = 1 << 20  # bytes; what an unprivileged process may ask for by default
+
+_LINUX = sys.platform.startswith("linux")
+_libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
+
+
+def adopt_orphans() -> None:
+    """Let orphaned descendants become children of this process, so that none gets away."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+class Process:
+    """One worker: the leader of its own session and group, stdout and stderr on one pipe.
+
+    One pipe for both keeps their order exactly as the worker wrote them. `fd` is the pipe's
+    non-blocking reading end.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
+        """Start `argv`.
+
+        Raises OSError as exec does.
+        """
+        parent = os.getpid()
+        self.fd, writing = os.pipe()
+        try:
+            enlarge_pipe(writing)
+            self._popen = subprocess.Popen(
+                argv,
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=writing,
+                stderr=writing,
+                start_new_session=True,
+                # The agent has one thread, so running Python between fork and exec is safe.
+                preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509
+            )
+        except BaseException:
+            os.close(self.fd)
+            raise
+        finally:
+            os.close(writing)
+        os.set_blocking(self.fd, False)
+        self.pid = self._popen.pid
+
+    def poll(self) -> Exit | None:
+        """Return how the main process ended, without reaping it.
+
+        Unreaped, it keeps its pid, and so its group's id, from being given to a stranger
+        until `end_group` is done.
+        """
+        found = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if found is None:
+            return None
+        if found.si_code == os.CLD_EXITED:
+            return Exit(code=found.si_status)
+        return Exit(signal=found.si_status)
+
+    def signal(self, signum: int) -> None:
+        """Send `signum` to the main process; only valid until `end_group`."""
+        os.kill(self.pid, signum)
+
+    def kill_group(self) -> None:
+        """Send KILL to everything in the group; only valid until `end_group`."""
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            # Permission: all that is left of the group is of another user (set-uid).
+            return
+
+    def end_group(self) -> None:
+        """Kill what the main process left in its group, then reap it."""
+        self.kill_group()
+        self._popen.wait()
+
+
+def enlarge_pipe(fd: int) -> None:
+    """Make a pipe hold as much as the system allows: fewer switches for the same bytes."""
+    if _LINUX:
+        try:
+            fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_SIZE)
+        except OSError:
+            return  # over the user's quota; the default size does
+
+
+def _die_with(parent: int) -> None:
+    """Runs in the child: have the kernel kill it when the agent's thread dies."""
+    if _libc is None:
+        return
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # the agent died between fork and prctl
+        os._exit(128 + signal.SIGKILL)
+
+
+def children() -> list[int]:
+    """The pids of this process's children, adopted orphans among them."""
+    pids: list[int] = []
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            with open(f"/proc/self/task/{thread}/children", encoding="ascii") as file:
+                pids += map(int, file.read().split())
+    except OSError:
+        return pids
+    return pids
