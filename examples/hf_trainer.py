@@ -1,6 +1,6 @@
 """Train a small GPT-2 on Python's own sources with the Hugging Face Trainer, nothing downloaded.
 
-zlaunch run --cpu 2 --recipe zero2 --target hf examples/hf_trainer.py
+zlaunch run --cpu 2 --recipe zero2 examples/hf_trainer.py
 """
 
 import argparse

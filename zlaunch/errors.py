@@ -24,9 +24,7 @@ class ZlaunchError(Exception):
 
     exit_code: ClassVar[int] = 125
 
-    def __init__(
-        self, message: str, *, where: str | None = None, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.where = where

@@ -37,7 +37,7 @@ SPLIT = (Device(0, "GPU-00-abcd", mig=("MIG-0a", "MIG-0b")), Device(1, "GPU-11-a
         ("GPU-22", FOUR, ("GPU-22",)),
         ("MIG-x", None, ("MIG-x",)),
         ("MIG-GPU-aa/1/0", FOUR, ("MIG-GPU-aa/1/0",)),
-        ("3,GPU-11-abcd,MIG-y", FOUR, (3, "GPU-11-abcd", "MIG-y")),
+        ("GPU-11-ABCD,MIG-y", FOUR, ("GPU-11-ABCD", "MIG-y")),
         ("MIG-0b,MIG-0a", SPLIT, ("MIG-0b", "MIG-0a")),
         ("", FOUR, ()),
         (" ", FOUR, ()),
@@ -63,6 +63,9 @@ def test_visible(
         ("1,GPU-11", FOUR, "twice: 1 and GPU-11"),
         ("GPU-a,GPU-a", None, "twice: GPU-a and GPU-a"),
         ("0,MIG-0a", SPLIT, "twice: 0 and MIG-0a"),
+        ("GPU-11-ABCD,GPU-11-abcd", FOUR, "twice"),
+        ("3,GPU-11-abcd", FOUR, "mixes indices and GPU-"),
+        ("MIG-y,3", None, "mixes indices and GPU-"),
         ("0,,1", FOUR, "''"),
         (",0", FOUR, "''"),
         ("0-3", FOUR, "'0-3'"),
@@ -102,9 +105,10 @@ def choose(env: str | None = None, devices: Any = FOUR, **options: Any) -> tuple
         ("GPU-33,GPU-11", {"count": 1}, ("GPU-33",)),
         (None, {"gpus": "2,0"}, (2, 0)),
         (None, {"gpus": "1-3"}, (1, 2, 3)),
-        (None, {"gpus": " 3 , GPU-11 "}, (3, "GPU-11")),
+        (None, {"gpus": " GPU-33 , GPU-11-AB "}, ("GPU-33", "GPU-11-AB")),
         (None, {"gpus": "GPU-22-abcd"}, ("GPU-22-abcd",)),
-        ("GPU-22,3", {"gpus": "GPU-33-ab,2"}, ("GPU-33-ab", 2)),
+        ("GPU-22,GPU-33", {"gpus": "3,2"}, (3, 2)),
+        ("2,3", {"gpus": "GPU-33,GPU-22"}, ("GPU-33", "GPU-22")),
         ("GPU-zz", {"gpus": "GPU-zz"}, ("GPU-zz",)),
         (None, {"gpus": "0,2", "count": 2}, (0, 2)),
         (None, {"include": "localhost:2,0"}, (0, 2)),
@@ -122,13 +126,13 @@ def test_chooses(env: str | None, options: dict[str, Any], slots: tuple[Slot, ..
 @pytest.mark.parametrize(
     ("env", "options", "words"),
     [
-        ("2,3", {"count": 3}, ["--num_gpus 3", "CUDA_VISIBLE_DEVICES=2,3 leaves 2", "box"]),
-        (None, {"count": 8}, ["--num_gpus 8", "box has 4"]),
-        (None, {"count": 0}, ["--num_gpus 0"]),
-        (None, {"count": -1}, ["--num_gpus -1"]),
+        ("2,3", {"count": 3}, ["--num-gpus 3", "CUDA_VISIBLE_DEVICES=2,3 leaves 2", "box"]),
+        (None, {"count": 8}, ["--num-gpus 8", "box has 4"]),
+        (None, {"count": 0}, ["--num-gpus 0"]),
+        (None, {"count": -1}, ["--num-gpus -1"]),
         ("", {}, ["no GPU to run on", "CUDA_VISIBLE_DEVICES= "]),
         ("-1", {}, ["no GPU to run on", "CUDA_VISIBLE_DEVICES=-1"]),
-        ("-1", {"count": 1}, ["--num_gpus 1", "CUDA_VISIBLE_DEVICES=-1 leaves 0"]),
+        ("-1", {"count": 1}, ["--num-gpus 1", "CUDA_VISIBLE_DEVICES=-1 leaves 0"]),
         ("2,3", {"gpus": "0"}, ["asks for 0", "2,3"]),
         (None, {"gpus": "4"}, ["asks for 4", "box has 4 (0-3)"]),
         ("", {"gpus": "0"}, ["asks for 0", "CUDA_VISIBLE_DEVICES= "]),
@@ -138,9 +142,10 @@ def test_chooses(env: str | None, options: dict[str, Any], slots: tuple[Slot, ..
         (None, {"gpus": "0,0"}, ["twice: 0 and 0"]),
         (None, {"gpus": "0-2,1"}, ["twice: 1 and 1"]),
         (None, {"gpus": "1,GPU-11"}, ["twice: 1 and GPU-11"]),
+        (None, {"gpus": "1,GPU-22"}, ["--gpus 1,GPU-22 mixes indices and"]),
         (None, {"gpus": ""}, ["--gpus '' holds ''"]),
         (None, {"gpus": "all"}, ["'all'"]),
-        (None, {"gpus": "0,2", "count": 3}, ["--num_gpus 3", "has 2"]),
+        (None, {"gpus": "0,2", "count": 3}, ["--num-gpus 3", "has 2"]),
         (None, {"include": "other:0"}, ["'other'", "zlaunch multinode --hostfile"]),
         (None, {"include": "localhost:4"}, ["--include", "asks for 4", "0-3"]),
         (None, {"exclude": "localhost:4"}, ["--exclude", "asks for 4", "0-3"]),
@@ -150,8 +155,8 @@ def test_chooses(env: str | None, options: dict[str, Any], slots: tuple[Slot, ..
         (None, {"gpus": "0", "include": "localhost:0"}, ["--gpus", "--include"]),
         (None, {"gpus": "0", "exclude": "localhost:0"}, ["--gpus", "--exclude"]),
         (None, {"include": "localhost", "exclude": "localhost:0"}, ["--include", "--exclude"]),
-        (None, {"count": 1, "include": "localhost:0"}, ["--num_gpus", "--include"]),
-        (None, {"count": 1, "exclude": "localhost:0"}, ["--num_gpus", "--exclude"]),
+        (None, {"count": 1, "include": "localhost:0"}, ["--num-gpus", "--include"]),
+        (None, {"count": 1, "exclude": "localhost:0"}, ["--num-gpus", "--exclude"]),
     ],
 )
 def test_refuses(env: str | None, options: dict[str, Any], words: list[str]) -> None:
@@ -161,12 +166,12 @@ def test_refuses(env: str | None, options: dict[str, Any], words: list[str]) -> 
 
 
 def test_eight_asked_of_two() -> None:
-    with pytest.raises(SelectionError, match=r"--num_gpus 8 .* box has 2"):
+    with pytest.raises(SelectionError, match=r"--num-gpus 8 .* box has 2"):
         choose(devices=box(2), count=8, host="box")
 
 
 def test_a_part_of_a_visible_gpu_may_be_chosen_and_never_the_whole_of_a_visible_part() -> None:
-    assert choose(devices=SPLIT, gpus="MIG-0b,MIG-0a,1") == ("MIG-0b", "MIG-0a", 1)
+    assert choose(devices=SPLIT, gpus="MIG-0b,MIG-0a") == ("MIG-0b", "MIG-0a")
     assert choose("MIG-0a", SPLIT, gpus="MIG-0a") == ("MIG-0a",)
     for env, gpus in (("MIG-0a", "0"), ("MIG-0a", "MIG-0b"), ("1", "MIG-0a")):
         with pytest.raises(SelectionError, match="not visible"):
@@ -179,7 +184,7 @@ def test_a_part_of_a_visible_gpu_may_be_chosen_and_never_the_whole_of_a_visible_
 
 def test_a_driver_that_cannot_be_asked_is_not_held_against_the_user() -> None:
     assert choose(devices=None, count=2) == (0, 1)
-    assert choose(devices=None, gpus="5,GPU-a") == (5, "GPU-a")
+    assert choose(devices=None, gpus="5,0") == (5, 0)
     assert choose(devices=None, include="localhost:2,0,2") == (2, 0)
     assert choose("7,5", None, count=1) == (7,)
     assert choose("GPU-abcd", None, gpus="GPU-ab") == ("GPU-ab",)
@@ -228,6 +233,7 @@ def test_what_is_chosen_is_always_visible(env: str | None, options: dict[str, An
     names = [identity(slot) for slot in chosen]
     assert names
     assert len(set(names)) == len(names)
+    assert len({type(slot) for slot in chosen}) == 1
     assert set(names) <= {identity(slot) for slot in visible}
     if "gpus" not in options:
         assert [slot for slot in visible if slot in chosen] == list(chosen)
@@ -240,6 +246,7 @@ def test_any_environment_is_read_or_refused(env: str, devices: tuple[Device, ...
     except SelectionError:
         return
     assert len(set(slots)) == len(slots)
+    assert len({type(slot) for slot in slots}) < 2
 
 
 @given(st.lists(st.integers(0, 40) | st.sampled_from(["GPU-a", "MIG-b/1/0"]), min_size=1))

@@ -145,17 +145,17 @@ def test_limits() -> None:
 @pytest.mark.parametrize("number", [0, -1])
 @pytest.mark.parametrize("option", ["num_nodes", "num_gpus"])
 def test_limits_are_at_least_one(option: str, number: int) -> None:
-    with pytest.raises(SelectionError, match=f"--{option} {number}"):
+    with pytest.raises(SelectionError, match=f"--{option.replace('_', '-')} {number}"):
         limit_hosts(POOL, **{"num_nodes": None, "num_gpus": None, option: number})
 
 
 def test_more_hosts_than_there_are() -> None:
-    with pytest.raises(SelectionError, match=r"--num_nodes 3 .* the 2 hosts of lab/hosts"):
+    with pytest.raises(SelectionError, match=r"--num-nodes 3 .* the 2 hosts of lab/hosts"):
         limit_hosts(POOL, num_nodes=3, num_gpus=None, source="lab/hosts")
 
 
 def test_more_slots_than_a_host_has() -> None:
-    with pytest.raises(SelectionError, match=r"--num_gpus 3 .* the 2 slots of host 'w0'") as caught:
+    with pytest.raises(SelectionError, match=r"--num-gpus 3 .* the 2 slots of host 'w0'") as caught:
         limit_hosts(MIXED, num_nodes=1, num_gpus=3, source="lab/hosts")
     assert caught.value.where == "lab/hosts:2"
 

@@ -66,7 +66,12 @@ def _from_recipe(request: Request, target: Target, world_size: int, devices: _De
     recipe = load_recipe(name, sources)
     if not recipe.deepspeed:
         rendered = _render(request, None, {}, None, target, world_size, False)
-        return DsConfig(name, notes=rendered.notes)
+        return DsConfig(name, precision=request.precision, notes=rendered.notes)
+    if target == "hf":  # the Trainer's own arguments decide on the precision
+        rendered = _render(
+            request, recipe.config, recipe.precisions, request.precision, target, world_size, False
+        )
+        return DsConfig(name, rendered.config, rendered.batch, None, rendered.notes)
     precision = request.precision or ("bf16" if devices.bf16 else "fp16")
     if precision == "fp16" and devices.kind == "cpu":
         raise ConfigError(

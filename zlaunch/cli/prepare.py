@@ -106,6 +106,8 @@ def choose_devices(request: Request, env: Mapping[str, str]) -> Devices:
         return Devices("cpu", tuple(range(count or 1)))
     visible_env = env.get("CUDA_VISIBLE_DEVICES")
     devices = discover()
+    if devices is None and visible_env is None:
+        devices = ()  # no driver and nobody who says that there are devices all the same
     visible = visible_slots(visible_env, devices)
     slots = choose_slots(
         visible,

@@ -53,9 +53,7 @@ def run(
     ] = None,
     recipe: Annotated[
         str | None,
-        typer.Option(
-            "--recipe", "-r", help="ddp, zero1, zero2 (default), zero3, ... or FILE.toml."
-        ),
+        typer.Option("--recipe", "-r", help="zero2 (default), zero3, ddp, ... or FILE.toml."),
     ] = None,
     precision: Annotated[
         Precision | None, typer.Option("--precision", help="Default: bf16 where it can.")
@@ -78,9 +76,7 @@ def run(
     ] = None,
     ds_arg: Annotated[
         str | None,
-        typer.Option(
-            "--ds-arg", metavar="NAME", help="Append NAME PATH to the script's arguments."
-        ),
+        typer.Option("--ds-arg", metavar="NAME", help="Append NAME PATH to SCRIPT's arguments."),
     ] = None,
     target: Annotated[
         TargetChoice, typer.Option("--target", help="Who reads the ds_config.")
@@ -104,7 +100,7 @@ def run(
     name: Annotated[str | None, typer.Option("--name", help="A name for the run.")] = None,
     console_ranks: Annotated[
         str,
-        typer.Option("--console-ranks", help="Ranks on the screen: 0,-1 or 2-5. Logs have all."),
+        typer.Option("--console-ranks", help="Ranks on the screen: 0,-1 or 2-5."),
     ] = "all",
     grace: Annotated[
         float, typer.Option("--grace", metavar="SECONDS", help="From TERM to KILL on stopping.")

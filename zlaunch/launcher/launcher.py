@@ -100,6 +100,7 @@ class Launcher:
         Raises BackendError where an agent cannot be reached.
         """
         self._install_handlers()
+        self._console.when_room(self._resume)
         try:
             for node in self._plan.topology.nodes:
                 self._reach(node.rank, node.host)
@@ -142,8 +143,20 @@ class Launcher:
                 elif not isinstance(event, (Start, Stop, Signal)):
                     self._note(event)
                     self._happen(event)
+            if self._console.full:
+                self._pause()
         except ProtocolError as error:
             self._lose(agent, f"sent what cannot be read: {error}")
+
+    def _pause(self) -> None:
+        """Read no more from the agents until the console's reader has caught up."""
+        for agent in self._agents.values():
+            self._loop.unwatch(agent.link.incoming, READ)
+
+    def _resume(self) -> None:
+        for agent in self._agents.values():
+            if not agent.lost:
+                self._loop.watch(agent.link.incoming, READ, partial(self._read_events, agent))
 
     def _read_words(self, agent: _Agent) -> None:
         """Keep the end of what the agent prints: it matters only where the agent is lost."""
@@ -170,6 +183,7 @@ class Launcher:
 
     def _let_go(self) -> None:
         """Close all links; agents stop what is left and leave."""
+        self._console.when_room(lambda: None)
         for agent in self._agents.values():
             self._loop.unwatch(agent.link.incoming, READ)
             self._loop.unwatch(agent.link.errors, READ)

@@ -46,7 +46,8 @@ def failure(first: Exited, pid: int | None, place: str) -> str:
     """The line above the failing rank's own last words."""
     where = f" on {place}" if place else ""
     which = f" (pid {pid})" if pid else ""
-    return f"rank {first.rank}{where}{which} failed first: {describe_exit(first.exit)}; its last lines:"
+    how = describe_exit(first.exit)
+    return f"rank {first.rank}{where}{which} failed first: {how}; its last lines:"
 
 
 def others(outcome: Outcome) -> str | None:

@@ -39,12 +39,8 @@ def visible_slots(env: str | None, devices: tuple[Device, ...] | None) -> tuple[
         if token == "-1":  # noqa: S105 - an index
             break
         slots.append(_visible_slot(token, env, devices))
-    twice = _same_device(slots, _known(devices, slots), devices)
-    if twice:
-        raise SelectionError(
-            f"CUDA_VISIBLE_DEVICES={env} names one device twice: {twice[0]} and {twice[1]}",
-            hint="CUDA would show no device at all: name each one once",
-        )
+    _refuse_twice(slots, _known(devices, slots), devices, f"CUDA_VISIBLE_DEVICES={env}")
+    _refuse_mixture(slots, f"CUDA_VISIBLE_DEVICES={env}")
     return tuple(slots)
 
 
@@ -161,16 +157,16 @@ def _visible_slot(token: str, env: str, devices: tuple[Device, ...] | None) -> S
 def _refuse_contradictions(
     count: int | None, gpus: str | None, include: str | None, exclude: str | None
 ) -> None:
-    options = {"--num_gpus": count, "--gpus": gpus, "--include": include, "--exclude": exclude}
+    options = {"--num-gpus": count, "--gpus": gpus, "--include": include, "--exclude": exclude}
     given = [option for option, value in options.items() if value is not None]
-    if len(given) > 1 and given != ["--num_gpus", "--gpus"]:
+    if len(given) > 1 and given != ["--num-gpus", "--gpus"]:
         raise SelectionError(
             f"{given[0]} and {given[1]} cannot be given together",
             hint="each says by itself which GPUs to use: keep one of them",
         )
     if count is not None and count < 1:
         raise SelectionError(
-            f"--num_gpus {count} is less than 1", hint="leave --num_gpus out to use all visible"
+            f"--num-gpus {count} is less than 1", hint="leave --num-gpus out to use all visible"
         )
 
 
@@ -179,7 +175,7 @@ def _first(pool: _Pool, count: int) -> tuple[Slot, ...]:
         return tuple(range(count))
     if count > len(pool.visible):
         raise SelectionError(
-            f"--num_gpus {count} asks for more than there are: {pool.describe()}",
+            f"--num-gpus {count} asks for more than there are: {pool.describe()}",
             hint=pool.way_out(),
         )
     return pool.visible[:count]
@@ -189,16 +185,12 @@ def _listed(pool: _Pool, gpus: str, count: int | None) -> tuple[Slot, ...]:
     slots = parse_slots(gpus, "--gpus")
     for slot in slots:
         pool.require(slot, f"--gpus {gpus}", parts=True)
-    twice = _same_device(slots, pool.known, pool.devices)
-    if twice:
-        raise SelectionError(
-            f"--gpus {gpus} names one device twice: {twice[0]} and {twice[1]}",
-            hint="name each GPU once: one worker runs on each",
-        )
+    _refuse_twice(slots, pool.known, pool.devices, f"--gpus {gpus}")
+    _refuse_mixture(slots, f"--gpus {gpus}")
     if count is not None and count != len(slots):
         raise SelectionError(
-            f"--num_gpus {count} and --gpus {gpus} disagree: the list has {len(slots)}",
-            hint="leave --num_gpus out",
+            f"--num-gpus {count} and --gpus {gpus} disagree: the list has {len(slots)}",
+            hint="leave --num-gpus out",
         )
     return slots
 
@@ -233,7 +225,7 @@ def _filtered(pool: _Pool, include: str | None, exclude: str | None) -> tuple[Sl
 def _known(devices: tuple[Device, ...] | None, spelled: Sequence[Slot]) -> tuple[str, ...]:
     named = [name for device in devices or () for name in (device.uuid, *device.mig)]
     for slot in spelled:  # a visible identifier that the driver did not name stands for itself
-        if isinstance(slot, str) and not any(name.startswith(slot) for name in named):
+        if isinstance(slot, str) and not any(_begins(name, slot) for name in named):
             named.append(slot)
     return tuple(named)
 
@@ -241,15 +233,20 @@ def _known(devices: tuple[Device, ...] | None, spelled: Sequence[Slot]) -> tuple
 def _identify(slot: Slot, known: Sequence[str], devices: tuple[Device, ...] | None) -> str:
     if isinstance(slot, int):
         return next((d.uuid for d in devices or () if d.index == slot), str(slot))
-    if slot in known:
-        return slot
-    matches = [name for name in known if name.startswith(slot)]
+    matches = [name for name in known if _begins(name, slot)]
+    whole = [name for name in matches if len(name) == len(slot)]
+    if whole:
+        return whole[0]
     if len(matches) > 1:
         raise SelectionError(
             f"{slot} is the beginning of more than one device: {', '.join(matches)}",
             hint="write more of the identifier",
         )
     return matches[0] if matches else slot
+
+
+def _begins(name: str, beginning: str) -> bool:
+    return name.lower().startswith(beginning.lower())  # CUDA reads a UUID in either case
 
 
 def _parent(name: str, devices: tuple[Device, ...] | None) -> str | None:
@@ -259,14 +256,24 @@ def _parent(name: str, devices: tuple[Device, ...] | None) -> str | None:
     return next((device.uuid for device in devices or () if name in device.mig), None)
 
 
-def _same_device(
-    slots: Sequence[Slot], known: Sequence[str], devices: tuple[Device, ...] | None
-) -> tuple[Slot, Slot] | None:
-    """Find two spellings of one device, or a MIG device beside the GPU it is a part of."""
+def _refuse_twice(
+    slots: Sequence[Slot], known: Sequence[str], devices: tuple[Device, ...] | None, asker: str
+) -> None:
+    """Refuse two spellings of one device, or a MIG device beside the GPU it is a part of."""
     names = [_identify(slot, known, devices) for slot in slots]
     for place, name in enumerate(names):
         for earlier in range(place):
             other = names[earlier]
             if name in (other, _parent(other, devices)) or _parent(name, devices) == other:
-                return slots[earlier], slots[place]
-    return None
+                raise SelectionError(
+                    f"{asker} names one device twice: {slots[earlier]} and {slots[place]}",
+                    hint="name each one once: CUDA shows no device at all for a list with doubles",
+                )
+
+
+def _refuse_mixture(slots: Sequence[Slot], asker: str) -> None:
+    if len({isinstance(slot, int) for slot in slots}) > 1:
+        raise SelectionError(
+            f"{asker} mixes indices and GPU-... or MIG-... identifiers",
+            hint="CUDA hides what is not spelled like the first entry: use one spelling for all",
+        )

@@ -98,7 +98,12 @@ def _devices(topology: Topology, worker: Worker, around: Surroundings) -> dict[s
     if around.device == "cpu":
         return {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     slots = topology.nodes[worker.node_rank].slots
-    return {"CUDA_VISIBLE_DEVICES": ",".join(str(slot) for slot in slots)}
+    env = {"CUDA_VISIBLE_DEVICES": ",".join(str(slot) for slot in slots)}
+    if "CUDA_VISIBLE_DEVICES" not in around.inherited:
+        # Indices chosen here are those of NVML and nvidia-smi; CUDA's own order, fastest
+        # first, is another one on a machine with different cards.
+        env["CUDA_DEVICE_ORDER"] = around.inherited.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    return env
 
 
 def _threads(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
@@ -120,18 +125,16 @@ def _accelerate(around: Surroundings) -> dict[str, str]:
     """What turns an unchanged Accelerate or Trainer script to ZeRO.
 
     Accelerate does not enter DeepSpeed without a GPU; with ACCELERATE_USE_CPU it trains
-    as plain DDP there, instead of taking each rank for a world of its own.
+    as plain DDP there, instead of taking each rank for a world of its own. The Trainer gets
+    neither that (it would leave DeepSpeed too) nor a precision (its own arguments decide).
     """
-    if around.target == "plain":
-        return {}
-    if around.target == "accelerate" and around.device == "cpu":
-        return {"ACCELERATE_USE_CPU": "true"}
-    if around.ds_config is None:
-        return {}
-    env = {
-        "ACCELERATE_USE_DEEPSPEED": "true",
-        "ACCELERATE_DEEPSPEED_CONFIG_FILE": around.ds_config,
-    }
+    env: dict[str, str] = {}
+    on_cpu = around.target == "accelerate" and around.device == "cpu"
+    if on_cpu:
+        env["ACCELERATE_USE_CPU"] = "true"
+    elif around.target != "plain" and around.ds_config is not None:
+        env["ACCELERATE_USE_DEEPSPEED"] = "true"
+        env["ACCELERATE_DEEPSPEED_CONFIG_FILE"] = around.ds_config
     if around.target == "accelerate" and around.precision is not None:
         env["ACCELERATE_MIXED_PRECISION"] = {"fp32": "no"}.get(around.precision, around.precision)
     return env

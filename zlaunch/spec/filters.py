@@ -1,4 +1,4 @@
-"""Which hosts and slots of a hostfile a run uses: --include, --exclude, --num_nodes, --num_gpus.
+"""Which hosts and slots of a hostfile a run uses: --include, --exclude, --num-nodes, --num-gpus.
 
 A filter is `NODE[@NODE...]` where NODE is `NAME[:SLOT[,SLOT...]]`, as DeepSpeed 0.19.8
 reads it: `w0@w1:0,2` is all of w0 and two slots of w1. Beyond DeepSpeed, `w0:0-3` is a
@@ -35,7 +35,7 @@ def select_hosts(
 ) -> tuple[Host, ...]:
     """Apply a filter or limits; both at once is an error. `source` is the hostfile's name."""
     filters = _given({"--include": include, "--exclude": exclude})
-    limits = _given({"--num_nodes": num_nodes, "--num_gpus": num_gpus})
+    limits = _given({"--num-nodes": num_nodes, "--num-gpus": num_gpus})
     if filters and limits:
         raise SelectionError(
             f"{filters[0]} and {limits[0]} cannot be given together",
@@ -86,14 +86,14 @@ def limit_hosts(
     source: str | None = None,
 ) -> tuple[Host, ...]:
     """Keep the first `num_nodes` hosts, and the first `num_gpus` slots of each."""
-    for option, number in (("--num_nodes", num_nodes), ("--num_gpus", num_gpus)):
+    for option, number in (("--num-nodes", num_nodes), ("--num-gpus", num_gpus)):
         if number is not None and number < 1:
             raise SelectionError(
                 f"{option} {number} is less than 1", hint=f"leave {option} out to use all"
             )
     if num_nodes is not None and num_nodes > len(hosts):
         raise SelectionError(
-            f"--num_nodes {num_nodes} asks for more than the {len(hosts)} hosts of "
+            f"--num-nodes {num_nodes} asks for more than the {len(hosts)} hosts of "
             f"{source or 'the hostfile'}",
             hint=f"add hosts to it, or ask for at most {len(hosts)}",
         )
@@ -160,7 +160,7 @@ def _first_slots(host: Host, count: int | None, source: str | None) -> Host:
         return host
     if count > len(host.slots):
         raise SelectionError(
-            f"--num_gpus {count} asks for more than the {len(host.slots)} slots of host "
+            f"--num-gpus {count} asks for more than the {len(host.slots)} slots of host "
             f"{host.name!r}",
             where=_place(host, source),
             hint=f"raise slots= on that line, or ask for at most {len(host.slots)}",

@@ -12,7 +12,7 @@ from typing import Union
 from zlaunch.errors import SelectionError
 
 # An index, or a GPU-... or MIG-... identifier as it was typed.
-Slot = Union[int, str]  # noqa: UP007 - Python 3.9
+Slot = Union[int, str]
 
 MAX_SLOTS = 1024  # of one host; a larger number is a slip of the hand
 

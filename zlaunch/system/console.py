@@ -1,7 +1,8 @@
 """The launcher's terminal: ranks' lines with their tags, its own words, progress in place.
 
-A console never waits for its reader. What a slow reader does not take is queued up to a
-bound; beyond it whole lines are left out, counted, and the count is shown.
+A reader that keeps up is waited for; one that does not is left behind: whole lines are
+left out, counted, and the count is shown. The line between them is drawn where it cannot
+matter to training: who prints more than 4 MiB/s for long does nothing else.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import os
 import select
 import stat
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from zlaunch.system.lines import LineCutter
 from zlaunch.system.loop import Loop, Timer
+from zlaunch.system.spawn import enlarge_pipe
 from zlaunch.system.stream import OutStream
 
-_LARGEST_QUEUE = 32 << 20  # bytes
+_FULL = 4 << 20  # bytes waiting for the reader
+_PATIENCE = 0.25  # seconds in which a reader that keeps up takes _KEEPING_UP
+_KEEPING_UP = 1 << 20  # bytes
 _PROGRESS_EVERY = 0.1  # seconds between two states of a progress line on a terminal
 _PROGRESS_EVERY_PLAIN = 10.0  # seconds between two states written as lines, per rank
 _LAST_FLUSH = 2.0  # seconds without progress after which a stalled reader is given up
@@ -26,48 +30,79 @@ _STYLES = {"info": "2", "warning": "1;33", "error": "1;31"}
 
 
 class Sink:
-    """Takes bytes for a descriptor that others share, without ever blocking on it."""
+    """Takes bytes for a descriptor that others share, without ever blocking on it.
+
+    `full` asks whoever feeds it to pause; `on_room` is called when it may go on.
+    """
 
     def __init__(self, loop: Loop, fd: int) -> None:
         self.fd = fd
         self.is_terminal = os.isatty(fd)
-        self._left_out = 0
+        self.on_room: Callable[[], None] = lambda: None
+        self._loop = loop
         self._own = _reopened(fd)
         # A regular file never waits for a reader, and no selector takes it.
-        self._stream = OutStream(loop, self._own, self._catch_up) if self._own is not None else None
+        self._stream = OutStream(loop, self._own, self._drained) if self._own is not None else None
+        self._behind = False  # the reader does not keep up: lines are left out
+        self._left_out = 0
+        self._check: Timer | None = None
 
     def write(self, data: bytes) -> None:
         """Write whole lines."""
         if self._stream is None:
             _write_all(self.fd, data)
-        elif self._left_out or self._stream.pending + len(data) > _LARGEST_QUEUE:
+        elif self._behind:
             self._left_out += data.count(b"\n")
         else:
             self._stream.write(data)
+            if self.full and self._check is None:
+                self._watch_reader()
 
-    def _catch_up(self) -> None:
-        """The reader has taken all that waited: say what it missed and go on."""
-        if self._left_out:
+    @property
+    def full(self) -> bool:
+        """Whether more should only come once the reader has taken some."""
+        return self._stream is not None and not self._behind and self._stream.pending > _FULL
+
+    def _watch_reader(self) -> None:
+        assert self._stream is not None
+        taken = self._stream.taken
+        self._check = self._loop.after(_PATIENCE, lambda: self._judge_reader(taken))
+
+    def _judge_reader(self, before: int) -> None:
+        """Leave a reader behind that took too little in the time it was given."""
+        assert self._stream is not None
+        self._check = None
+        if self.full:
+            if self._stream.taken - before >= _KEEPING_UP:
+                self._watch_reader()
+                return
+            self._behind = True
+        self.on_room()
+
+    def _drained(self) -> None:
+        """The reader has taken all that waited: say what it missed, and go on."""
+        if self._behind:
+            self._behind = False
             count, self._left_out = self._left_out, 0
-            note = (
-                f"zlaunch: {count:,} lines are not shown: the reader was too slow; logs have all\n"
+            words = (
+                f"zlaunch: {count:,} lines are not shown, the reader was too slow; logs have all"
             )
-            self.write(note.encode())
+            self.write(words.encode() + b"\n")
+        self.on_room()
 
     def flush(self) -> None:
         """Give the reader the rest, as long as it goes on taking."""
         stream, own = self._stream, self._own
         if stream is None or own is None:
             return
-        before = -1
-        while stream.pending and stream.pending != before:
-            before = stream.pending
-            if select.select([], [own], [], _LAST_FLUSH)[1]:
-                stream.flush()
+        while stream.pending and select.select([], [own], [], _LAST_FLUSH)[1]:
+            stream.flush()
+            if not stream.pending:
+                self._drained()
 
     def close(self) -> None:
         """Let go of the descriptor, which stays open for others."""
-        if self._own is not None and self._own != self.fd:
+        if self._own is not None:
             os.close(self._own)
 
 
@@ -76,8 +111,11 @@ def _reopened(fd: int) -> int | None:
 
     The flag belongs to the open file, which the shell and every program on the terminal share.
     """
-    if stat.S_ISREG(os.fstat(fd).st_mode):
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISREG(mode):
         return None
+    if stat.S_ISFIFO(mode):
+        enlarge_pipe(fd)
     try:
         return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:  # a socket, or a terminal of another user
@@ -112,6 +150,15 @@ class Console:
         self._cutters = {rank: LineCutter() for rank in labels}
         self._progress = _InPlace(loop, self._out) if self._out.is_terminal else _AsLines(self._out)
         self.mark = _styled("! ", "warning") if self._colour else b"! "
+
+    @property
+    def full(self) -> bool:
+        """Whether ranks' output should only come once the reader has taken some."""
+        return self._out.full
+
+    def when_room(self, callback: Callable[[], None]) -> None:
+        """Call back each time that more may come."""
+        self._out.on_room = callback
 
     def cut(self, rank: int, data: bytes) -> bytes:
         """Take what a rank wrote and return the lines that are complete now."""

@@ -7,7 +7,6 @@ workers that use it. Travels to the agent, so it stays within Python 3.9.
 from __future__ import annotations
 
 import os
-import queue
 import re
 import shutil
 import signal
@@ -48,25 +47,25 @@ def _bounded(
     ask: Callable[[], tuple[Device, ...] | None], timeout: float
 ) -> tuple[Device, ...] | None:
     """Call `ask` in a thread that can be left behind: a call into the driver has no limit."""
-    answers: queue.SimpleQueue[tuple[Device, ...] | BaseException | None] = queue.SimpleQueue()
+    answers: list[tuple[Device, ...] | BaseException | None] = []
 
     def answer() -> None:
         try:
-            answers.put(ask())
+            answers.append(ask())
         except BaseException as error:  # raised again by the asker
-            answers.put(error)
+            answers.append(error)
 
-    threading.Thread(target=answer, name="nvml", daemon=True).start()
-    try:
-        result = answers.get(timeout=timeout)
-    except queue.Empty:
+    thread = threading.Thread(target=answer, name="nvml", daemon=True)
+    thread.start()
+    thread.join(timeout)
+    if not answers:
         raise BackendError(
             f"NVML did not answer within {timeout:g} s",
             hint="nvidia-smi will hang alike; the driver, or a GPU, needs a reset",
-        ) from None
-    if isinstance(result, BaseException):
-        raise result
-    return result
+        )
+    if isinstance(answers[0], BaseException):
+        raise answers[0]
+    return answers[0]
 
 
 def _ask_nvml() -> tuple[Device, ...] | None:

@@ -17,7 +17,6 @@ import fcntl
 import json
 import os
 import re
-import secrets
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -40,7 +39,7 @@ def home_directory(env: Mapping[str, str]) -> Path:
 
 def new_run_id() -> str:
     """Return an id that sorts by time and does not repeat: `20261130-041507-3fa2`."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
 
 
 class RunDir:
@@ -220,7 +219,7 @@ class RunStore:
             return self.run(matching[0])
         if len(matching) > 1:
             raise InputError(
-                f"'{reference}' is the beginning of {len(matching)} runs: {', '.join(matching[:5])}",
+                f"'{reference}' begins the ids of {len(matching)} runs: {', '.join(matching[:5])}",
                 hint="give more of the id",
             )
         for run in self.newest_first():

@@ -18,9 +18,10 @@ _PIECES = 64  # buffers handed to one writev; the system's limit is 1024
 class OutStream:
     """A queue in front of a non-blocking descriptor.
 
-    `pending` is the number of bytes that wait. The owner decides what to do when it grows;
-    `on_drained` is called each time the queue has become empty. After an error of the
-    descriptor (its reader is gone) `closed` is true and whatever is written vanishes.
+    `pending` is the number of bytes that wait, `taken` of those that the descriptor took.
+    The owner decides what to do when `pending` grows; `on_drained` is called each time the
+    queue has become empty. After an error of the descriptor (its reader is gone) `closed` is
+    true and whatever is written vanishes.
     """
 
     def __init__(self, loop: Loop, fd: int, on_drained: Callable[[], None] = lambda: None) -> None:
@@ -30,6 +31,7 @@ class OutStream:
         self._on_drained = on_drained
         self._queue: deque[bytes] = deque()
         self.pending = 0
+        self.taken = 0
         self.closed = False
 
     def write(self, data: bytes) -> None:
@@ -65,6 +67,7 @@ class OutStream:
 
     def _drop(self, written: int) -> None:
         self.pending -= written
+        self.taken += written
         queue = self._queue
         while queue and written >= len(queue[0]):
             written -= len(queue.popleft())

@@ -1,0 +1,140 @@
+"""`zlaunch logs`: what the ranks of a run wrote, live or afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from zlaunch.errors import InputError
+from zlaunch.launcher import report
+from zlaunch.launcher.output import last_lines, line_end
+from zlaunch.spec.ranks import parse_ranks
+from zlaunch.system.follow import Follower
+from zlaunch.system.lines import LineCutter
+from zlaunch.system.rundir import RunDir, RunStore, home_directory
+
+app = typer.Typer(
+    help="Show and follow what the ranks of a run write.",
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RunArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[RUN]", help="Id, beginning of one, or name; the latest by default."),
+]
+RankOption = Annotated[str, typer.Option("--rank", help="0, 0,3-5, -1 for the last; all.")]
+GrepOption = Annotated[
+    str | None, typer.Option("--grep", metavar="RE", help="Only lines that match.")
+]
+
+
+@app.command()
+def tail(
+    run: RunArgument = None,
+    rank: RankOption = "all",
+    lines: Annotated[int, typer.Option("-n", "--lines", help="Of each rank, to begin with.")] = 10,
+    follow: Annotated[
+        bool, typer.Option("-f/--no-follow", "--follow", help="Go on until the run ends.")
+    ] = True,
+    grep: GrepOption = None,
+) -> None:
+    """Show the last lines of each rank, and follow a run that is still going on."""
+    found = _find(run)
+    ranks = _ranks(found, rank)
+    show = _Printer(found, ranks, grep)
+    ends = {number: line_end(found, number) for number in ranks}
+    for number in ranks:
+        # An unfinished line is left to the follower, which shows it whole.
+        end = ends[number] if follow else None
+        show.lines(number, last_lines(found, number, lines, end=end))
+    if follow:
+        follower = Follower(found, ends, show.take)
+        try:
+            follower.follow()
+        finally:
+            follower.close()
+            show.finish()
+
+
+@app.command()
+def show(run: RunArgument = None, rank: RankOption = "all", grep: GrepOption = None) -> None:
+    """Show all that the ranks wrote, rank after rank."""
+    found = _find(run)
+    ranks = _ranks(found, rank)
+    printer = _Printer(found, ranks, grep)
+    for number in ranks:
+        follower = Follower(found, {number: 0}, printer.take)
+        follower.read_new()
+        follower.close()
+        printer.finish()
+
+
+@app.command()
+def path(run: RunArgument = None, rank: RankOption = "") -> None:
+    """Print where the logs are: the directory, or the files of --rank."""
+    found = _find(run)
+    if not rank:
+        typer.echo(found.logs)
+        return
+    for number in _ranks(found, rank):
+        typer.echo(found.log(number))
+
+
+def _find(reference: str | None) -> RunDir:
+    return RunStore(home_directory(os.environ)).find(reference)
+
+
+def _ranks(run: RunDir, text: str) -> list[int]:
+    return sorted(parse_ranks(text, run.read_record().world_size, "--rank"))
+
+
+class _Printer:
+    """Writes tagged lines to stdout; a progress bar as its last state."""
+
+    def __init__(self, run: RunDir, ranks: list[int], grep: str | None) -> None:
+        record = run.read_record()
+        hosts = {worker["rank"]: worker["host"] for worker in record.plan["workers"]}
+        nodes = len(record.plan["nodes"])
+        labels = report.labels(hosts, record.world_size, nodes)
+        self._tags = {rank: f"{labels[rank]} | ".encode() for rank in ranks}
+        self._cutters = {rank: LineCutter() for rank in ranks}
+        self._wanted = _matcher(grep)
+
+    def take(self, rank: int, data: bytes) -> None:
+        """Show the lines that `data` completes."""
+        self._write(rank, self._cutters[rank].feed(data))
+
+    def lines(self, rank: int, lines: list[bytes]) -> None:
+        """Show whole lines."""
+        self._write(rank, b"".join(line + b"\n" for line in lines))
+
+    def finish(self) -> None:
+        """Show last lines that have no newline."""
+        for rank, cutter in self._cutters.items():
+            self._write(rank, cutter.finish())
+
+    def _write(self, rank: int, block: bytes) -> None:
+        if self._wanted is not None:
+            kept = filter(self._wanted, block.splitlines(keepends=True))
+            block = b"".join(kept)
+        if block:
+            tag = self._tags[rank]
+            sys.stdout.buffer.write(tag + block[:-1].replace(b"\n", b"\n" + tag) + b"\n")
+            sys.stdout.buffer.flush()
+
+
+def _matcher(grep: str | None) -> Callable[[bytes], object] | None:
+    if grep is None:
+        return None
+    try:
+        return re.compile(os.fsencode(grep)).search
+    except re.error as error:
+        raise InputError(f"--grep {grep}: {error}") from error

@@ -1,0 +1,100 @@
+"""`zlaunch ps`: the runs of this user."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Annotated, Any
+
+import typer
+
+from zlaunch.errors import ZlaunchError
+from zlaunch.launcher.report import duration
+from zlaunch.run.record import LOST, RUNNING, RunRecord
+from zlaunch.system.rundir import RunStore, home_directory
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_SHOWN = 20
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def ps(
+    everything: Annotated[
+        bool, typer.Option("--all", "-a", help=f"Not only running ones and the last {_SHOWN}.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="All runs, as a list of objects.")
+    ] = False,
+) -> None:
+    """List runs, newest first."""
+    records = _records()
+    if as_json:
+        typer.echo(json.dumps([_summary(record) for record in records], indent=2))
+        return
+    shown = [r for i, r in enumerate(records) if everything or i < _SHOWN or r.state == RUNNING]
+    if not shown:
+        typer.echo("no runs yet")
+        return
+    _print_table(shown)
+
+
+def _records() -> list[RunRecord]:
+    records = []
+    for run in RunStore(home_directory(os.environ)).newest_first():
+        try:
+            records.append(run.read_record())
+        except ZlaunchError as error:  # one broken record must not hide the others
+            typer.echo(f"zlaunch: {error}", err=True)
+    return records
+
+
+def _summary(record: RunRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "state": record.state,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.started)),
+        "world_size": record.world_size,
+        "exit_code": record.exit_code,
+        "seconds": round(_seconds(record), 3),
+        "command": list(record.command),
+        "cwd": record.cwd,
+    }
+
+
+def _seconds(record: RunRecord) -> float:
+    now = time.time() if record.state == RUNNING else record.started
+    return (record.ended or now) - record.started
+
+
+def _print_table(records: list[RunRecord]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    rows = [_row(record) for record in records]
+    table = Table(box=None, pad_edge=False)
+    headings = ("ID", "NAME", "STATE", "RANKS", "EXIT", "STARTED", "TOOK", "COMMAND")
+    for i, heading in enumerate(headings):
+        # Only the command gives way where the terminal is narrow.
+        widest = max(len(heading), *(len(row[i]) for row in rows))
+        table.add_column(heading, no_wrap=True, min_width=None if i == 7 else widest)
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 10_000
+    Console(markup=False, highlight=False, emoji=False, width=width).print(table)
+
+
+def _row(record: RunRecord) -> tuple[str, ...]:
+    return (
+        record.id,
+        record.name or "",
+        record.state,
+        str(record.world_size),
+        "" if record.exit_code is None else str(record.exit_code),
+        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.started)),
+        "" if record.state == LOST else duration(_seconds(record)),
+        " ".join(record.command),
+    )
