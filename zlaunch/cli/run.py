@@ -14,10 +14,9 @@ from zlaunch.cli.request import (
     TargetChoice,
 )
 from zlaunch.cli.start import dry_run, start
+from zlaunch.errors import InputError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-_DEVICES, _CONFIG, _SCRIPT = "Devices", "ds_config", "Script"
 
 
 @app.command(
@@ -148,6 +147,8 @@ def run(
         quiet=quiet,
         verbose=verbose,
     )
+    if as_json and not show_plan:
+        raise InputError("--json shows the plan as data", hint="give it together with --dry-run")
     if show_plan:
         dry_run(request, as_json=as_json)
         raise typer.Exit(0)

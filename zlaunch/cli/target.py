@@ -43,7 +43,7 @@ def read_facts(request: Request) -> ScriptFacts:
         return ScriptFacts()
     if request.module:
         source = _module_source(request.script)
-        return _facts(source) if source is not None else ScriptFacts()
+        return _facts(source, request) if source is not None else ScriptFacts()
     script = Path(request.script)
     if script.is_dir():
         script /= "__main__.py"
@@ -51,10 +51,10 @@ def read_facts(request: Request) -> ScriptFacts:
             raise InputError(f"{request.script} is a directory without a __main__.py")
     if not script.exists():
         raise InputError(f"script {request.script} was not found", hint=_similar(request.script))
-    return _facts(script)
+    return _facts(script, request)
 
 
-def _facts(path: Path) -> ScriptFacts:
+def _facts(path: Path, request: Request) -> ScriptFacts:
     try:
         source = path.read_bytes()
     except OSError as error:
@@ -64,6 +64,8 @@ def _facts(path: Path) -> ScriptFacts:
     try:
         return read_script(source, str(path))
     except (SyntaxError, ValueError) as error:
+        if request.python is not None:  # another interpreter may know another grammar
+            return ScriptFacts()
         raise _not_python(path, source, error) from error
 
 

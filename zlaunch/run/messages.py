@@ -166,7 +166,7 @@ def _decode(kind: int, body: bytes) -> Message:
     try:
         fields: dict[str, Any] = json.loads(body)
         return _build(fields.pop("type"), fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ProtocolError(f"a body that is no message: {body[:200]!r}") from error
 
 

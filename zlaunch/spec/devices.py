@@ -74,6 +74,9 @@ def choose_slots(
     return pool.visible
 
 
+_WITHOUT = "train without GPUs: --cpu N starts N workers"
+
+
 @dataclass(frozen=True)
 class _Pool:
     """The slots that may be chosen, and what is known about them."""
@@ -123,10 +126,11 @@ class _Pool:
     def way_out(self) -> str:
         """Say what the user may do about a choice that is not visible."""
         if self.env is not None:
-            return "change or unset CUDA_VISIBLE_DEVICES, or choose among the visible ones"
+            other = "choose among the visible ones" if self.visible else _WITHOUT
+            return f"change or unset CUDA_VISIBLE_DEVICES, or {other}"
         if self.unknown:
             return "name them: --gpus 0,1"
-        return "choose among those that are there" if self.visible else "see what nvidia-smi shows"
+        return "choose among those that are there" if self.visible else _WITHOUT
 
 
 def _tokens(env: str) -> list[str]:

@@ -86,7 +86,7 @@ class Plan:
                     "node_rank": worker.node_rank,
                     "host": nodes[worker.node_rank].host,
                     "slot": worker.slot,
-                    "argv": list(redact_arguments(spec.argv, self.env)),
+                    "argv": list(redact_arguments(spec.argv, {**self.env, **spec.env})),
                     "env": redact_environment(spec.env),
                     "cwd": spec.cwd,
                 }

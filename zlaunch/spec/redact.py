@@ -45,7 +45,7 @@ def _redact_one(arg: str, previous: str, values: list[str]) -> str:
     name, equals, _ = arg.partition("=")
     if equals and (_names_secret(name) or (name.isidentifier() and is_secret(name))):
         return f"{name}={HIDDEN}"
-    for value in values:
+    for value in sorted(values, key=len, reverse=True):  # one may contain another
         arg = arg.replace(value, HIDDEN)
     return arg
 
