@@ -14,6 +14,7 @@ from zlaunch.errors import InputError
 from zlaunch.launcher import report
 from zlaunch.launcher.output import last_lines, line_end
 from zlaunch.spec.ranks import parse_ranks
+from zlaunch.system.console import ProgressLines
 from zlaunch.system.follow import Follower
 from zlaunch.system.lines import LineCutter
 from zlaunch.system.rundir import RunDir, RunStore, home_directory
@@ -107,10 +108,13 @@ class _Printer:
         self._tags = {rank: f"{labels[rank]} | ".encode() for rank in ranks}
         self._cutters = {rank: LineCutter() for rank in ranks}
         self._wanted = _matcher(grep)
+        self._progress = ProgressLines(_print)
 
     def take(self, rank: int, data: bytes) -> None:
-        """Show the lines that `data` completes."""
+        """Show the lines that `data` completes, and now and then the state of a progress bar."""
         self._write(rank, self._cutters[rank].feed(data))
+        if self._wanted is None:
+            self._progress.update(rank, self._tags[rank], self._cutters[rank])
 
     def lines(self, rank: int, lines: list[bytes]) -> None:
         """Show whole lines."""
@@ -127,8 +131,12 @@ class _Printer:
             block = b"".join(kept)
         if block:
             tag = self._tags[rank]
-            sys.stdout.buffer.write(tag + block[:-1].replace(b"\n", b"\n" + tag) + b"\n")
-            sys.stdout.buffer.flush()
+            _print(tag + block[:-1].replace(b"\n", b"\n" + tag) + b"\n")
+
+
+def _print(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def _matcher(grep: str | None) -> Callable[[bytes], object] | None:

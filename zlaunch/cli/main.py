@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
@@ -73,6 +75,7 @@ def zlaunch(
 
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and exit: 2 for wrong input, else as the command says."""
+    _prepare_descriptors()
     command = typer.main.get_command(app)
     try:
         code = command.main(args, prog_name="zlaunch", standalone_mode=False)
@@ -95,9 +98,25 @@ def main(args: list[str] | None = None) -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _prepare_descriptors() -> None:
+    """Have 0, 1 and 2 open, and text that no encoding can refuse.
+
+    A descriptor that was closed (`>&-`) would be given to the next file that is opened, and
+    be written to as if it were the terminal.
+    """
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(fd)
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    sys.stderr = sys.stderr or sys.stdout
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _complain(message: str) -> None:
     _print(f"zlaunch: error: {message}")
 
 
 def _print(text: str) -> None:
-    sys.stderr.write(text.encode(errors="backslashreplace").decode() + "\n")
+    print(text, file=sys.stderr)  # noqa: T201

@@ -228,6 +228,7 @@ class Launcher:
                     agent = self._agents[node_plan.node_rank]
                     agent.orders.write(encode(Start(node_plan)))
             elif isinstance(action, StopWorkers):
+                self._announce_stop(action)
                 self._order(Stop(action.grace))
             elif isinstance(action, SetDeadline):
                 if self._deadline is not None:
@@ -236,3 +237,10 @@ class Launcher:
             elif isinstance(action, Finish):
                 self._outcome = action.outcome
                 self._loop.stop()
+
+    def _announce_stop(self, stop: StopWorkers) -> None:
+        """Say why ranks are being stopped, unless the user asked for it and has been answered."""
+        left = self._state.open - self._state.exits.keys()
+        if left and self._state.stopped_by is None:
+            time_given = f" within {stop.grace:g} s" if stop.grace else ""
+            self._console.say(f"{stop.why}; stopping {describe_ranks(left)}{time_given}")

@@ -148,7 +148,9 @@ class Console:
         }
         self._shown = shown
         self._cutters = {rank: LineCutter() for rank in labels}
-        self._progress = _InPlace(loop, self._out) if self._out.is_terminal else _AsLines(self._out)
+        self._progress = (
+            _InPlace(loop, self._out) if self._out.is_terminal else ProgressLines(self._out.write)
+        )
         self.mark = _styled("! ", "warning") if self._colour else b"! "
 
     @property
@@ -255,18 +257,18 @@ class _InPlace:
                 self._drawn = self._text
 
 
-class _AsLines:
+class ProgressLines:
     """Without a terminal: a state of a progress bar now and then, as a line of its own."""
 
-    def __init__(self, out: Sink) -> None:
-        self._out = out
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self._write = write
         self._next: dict[int, float] = {}
 
     def update(self, rank: int, tag: bytes, cutter: LineCutter) -> None:
         """Write the newest state if the last one was long ago."""
         if cutter.in_progress and time.monotonic() >= self._next.get(rank, 0.0):
             self._next[rank] = time.monotonic() + _PROGRESS_EVERY_PLAIN
-            self._out.write(tag + cutter.unfinished() + b"\n")
+            self._write(tag + cutter.unfinished() + b"\n")
 
     def hide(self) -> None:
         """Nothing is in the way."""

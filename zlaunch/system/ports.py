@@ -72,7 +72,11 @@ def _users(port: int) -> tuple[str | None, bool]:
     import psutil
 
     holder, fading = None, False
-    for connection in psutil.net_connections("tcp"):
+    try:
+        connections = psutil.net_connections("tcp")
+    except psutil.Error:  # some systems show this to root only
+        return None, False
+    for connection in connections:
         if not connection.laddr or connection.laddr.port != port:
             continue
         if connection.status == psutil.CONN_TIME_WAIT:

@@ -34,12 +34,17 @@ def home_directory(env: Mapping[str, str]) -> Path:
         return Path(env["ZLAUNCH_HOME"]).expanduser().absolute()
     if env.get("XDG_STATE_HOME"):
         return Path(env["XDG_STATE_HOME"]) / "zlaunch"
-    return Path("~/.local/state/zlaunch").expanduser()
+    try:
+        return Path("~/.local/state/zlaunch").expanduser()
+    except RuntimeError as error:
+        raise InputError(
+            "there is no home directory to keep runs in", hint="set ZLAUNCH_HOME"
+        ) from error
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time and does not repeat: `20261130-041507-3fa2`."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
+    """Return an id that sorts by time and does not repeat: `20261130-041507-3fa2b1`."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 class RunDir:
