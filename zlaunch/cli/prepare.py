@@ -48,11 +48,16 @@ class Devices:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that is decided before the first process."""
+    """Everything that is decided before the first process.
+
+    `uses_ds_config` is false where neither the user nor the script speaks of the ds_config,
+    which then lies there unread.
+    """
 
     plan: Plan
     devices: Devices
     ds: DsConfig
+    uses_ds_config: bool
     console_ranks: frozenset[int]
     notes: tuple[str, ...]
     details: tuple[str, ...]
@@ -82,9 +87,11 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, port: Reserve
         cores={0: usable_cores()},
         inherited=env,
     )
+    args = _script_args(request, path)
+    asked_in_args = args != request.args
     command = Command(
         prefix=prefix,
-        args=_script_args(request, path),
+        args=args,
         cwd=_working_directory(),
         local_rank_option=_local_rank_option(request, facts),
     )
@@ -92,6 +99,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, port: Reserve
         plan=make_plan(topology, command, around, ds.config),
         devices=devices,
         ds=ds,
+        uses_ds_config=request.wants_deepspeed or facts.reads_ds_config or asked_in_args,
         console_ranks=console_ranks,
         notes=tuple(note for note in (devices.note, *ds.notes) if note),
         details=_details(env),

@@ -10,6 +10,7 @@ from typing import Any
 
 from zlaunch import __version__
 from zlaunch.backends.local import LocalBackend
+from zlaunch.cli.ds_config import DsConfig
 from zlaunch.cli.prepare import Devices, Prepared, prepare
 from zlaunch.cli.request import Request
 from zlaunch.dsconfig.render import to_json
@@ -129,18 +130,24 @@ def _introduce(console: Console, prepared: Prepared, run: RunDir, *, verbose: bo
     console.say(
         f"run {run.id}: {ranks} on {place(prepared.devices)}, meeting at {at.address}:{at.port}"
     )
-    if ds.batch is not None:
-        batch = ds.batch
-        console.say(
-            f"{ds.name}{f' {ds.precision}' if ds.precision else ''}: batch {batch.train} = "
-            f"{batch.micro} x {batch.accumulation} accumulated x {world} ranks; {run.ds_config}"
-        )
-    elif ds.config is not None:
-        console.say(f"{ds.name}: {run.ds_config}")
+    if ds.config is not None and (prepared.uses_ds_config or verbose):
+        console.say(f"{describe_ds_config(ds, world)}; {run.ds_config}")
     for note in prepared.notes:
         console.say(note)
     for detail in prepared.details if verbose else ():
         console.say(detail)
+
+
+def describe_ds_config(ds: DsConfig, world_size: int) -> str:
+    """`zero2 bf16: batch 32 = 4 x 4 accumulated x 2 ranks`."""
+    name = f"{ds.name} {ds.precision}" if ds.precision else ds.name
+    if ds.batch is None:
+        return name
+    batch = ds.batch
+    return (
+        f"{name}: batch {batch.train} = {batch.micro} x {batch.accumulation} accumulated "
+        f"x {world_size} ranks"
+    )
 
 
 def place(devices: Devices) -> str:

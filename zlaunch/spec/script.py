@@ -12,10 +12,15 @@ _LOCAL_RANK_SPELLINGS = ("--local_rank", "--local-rank")
 
 @dataclass(frozen=True)
 class ScriptFacts:
-    """`local_rank_option` is the spelling that the script's own parser declares, if any."""
+    """What a script shows of itself.
+
+    `local_rank_option` is the spelling that its own parser declares, if any; `reads_ds_config`
+    whether it speaks of the variable that names zlaunch's ds_config.
+    """
 
     target: Target = "plain"
     local_rank_option: str | None = None
+    reads_ds_config: bool = False
 
 
 def read_script(source: bytes, name: str) -> ScriptFacts:
@@ -24,7 +29,11 @@ def read_script(source: bytes, name: str) -> ScriptFacts:
     Raises SyntaxError as the interpreter would.
     """
     tree = ast.parse(source, filename=name)
-    return ScriptFacts(target=_target(tree), local_rank_option=_local_rank_option(tree))
+    return ScriptFacts(
+        target=_target(tree),
+        local_rank_option=_local_rank_option(tree),
+        reads_ds_config=b"ZLAUNCH_DS_CONFIG" in source,
+    )
 
 
 def _local_rank_option(tree: ast.Module) -> str | None:

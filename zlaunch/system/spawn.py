@@ -19,7 +19,9 @@ from zlaunch.run.messages import Exit
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _F_SETPIPE_SZ = 1031
-_PIPE_SIZE = 1 << 20  # bytes; what an unprivileged process may ask for by default
+# Bytes. The system lets each user have 64 MiB in pipes before it makes new ones tiny, so what
+# a rank takes has to leave room for hundreds of them.
+_PIPE_SIZE = 256 << 10
 
 _LINUX = sys.platform.startswith("linux")
 _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
@@ -98,7 +100,7 @@ class Process:
 
 
 def enlarge_pipe(fd: int) -> None:
-    """Make a pipe hold as much as the system allows: fewer switches for the same bytes."""
+    """Make a pipe hold more than the usual 64 KiB: fewer switches for the same bytes."""
     if _LINUX:
         try:
             fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_SIZE)
