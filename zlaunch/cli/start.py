@@ -54,18 +54,18 @@ def start(request: Request) -> int:
     record = _record(request, prepared, run, env)
     _make_run_directory(RunStore(home_directory(env)), run, record, prepared)
     loop = Loop()
-    console = _console(loop, prepared, env)
-    output = Output(run, console, list(range(record.world_size)), _loss_scale(prepared.ds.config))
+    console = _console(loop, prepared, env, quiet=request.quiet)
+    loss_scale, ranks = _loss_scale(prepared.ds.config), range(record.world_size)
+    output = Output(run, console, ranks, loss_scale, verbose=request.verbose)
     launcher = Launcher(prepared.plan, LocalBackend(), loop, console, output, request.grace)
-    if not request.quiet:
-        _introduce(console, prepared, run, verbose=request.verbose)
+    _introduce(console, prepared, run, verbose=request.verbose)
     try:
         outcome = launcher.run()
         ended = time.time()
         _conclude(console, output, outcome, launcher.pids, prepared)
-        if not request.quiet or outcome.exit_code:
-            seconds, world = ended - record.started, record.world_size
-            console.say(report.summary(run.id, outcome, seconds, world, str(run.logs)))
+        seconds, world = ended - record.started, record.world_size
+        last = report.summary(run.id, outcome, seconds, world, str(run.logs))
+        console.say(last, "error" if outcome.exit_code else "info")
         run.write_record(record.ended_with(outcome, ended))
     finally:
         port.release()
@@ -102,11 +102,11 @@ def _make_run_directory(
     store.set_latest(run)
 
 
-def _console(loop: Loop, prepared: Prepared, env: Mapping[str, str]) -> Console:
+def _console(loop: Loop, prepared: Prepared, env: Mapping[str, str], *, quiet: bool) -> Console:
     topology = prepared.plan.topology
     hosts = {w.rank: topology.nodes[w.node_rank].host for w in topology.workers}
     labels = report.labels(hosts, topology.world_size, len(topology.nodes))
-    return Console(loop, labels, prepared.console_ranks, env)
+    return Console(loop, labels, prepared.console_ranks, env, quiet=quiet)
 
 
 def _loss_scale(config: Mapping[str, Any] | None) -> LossScaleState:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zlaunch.insight import config_dump
+from zlaunch.insight.config_dump import Dump
 from zlaunch.insight.deepspeed_lines import maybe_interesting, parse_line
 from zlaunch.insight.loss_scale import LossScaleState, observe, summarize
 from zlaunch.insight.loss_scale_state import Summary
@@ -47,9 +49,15 @@ class Output:
     """Takes what the ranks write, in the order in which it comes."""
 
     def __init__(
-        self, run: RunDir, console: Console, ranks: Sequence[int], loss_scale: LossScaleState
+        self,
+        run: RunDir,
+        console: Console,
+        ranks: Sequence[int],
+        loss_scale: LossScaleState,
+        *,
+        verbose: bool = False,
     ) -> None:
-        """Open all files.
+        """Open all files. `verbose` shows what is folded otherwise, save overflow lines.
 
         Raises InputError where that is not possible.
         """
@@ -58,6 +66,8 @@ class Output:
         self._logs = {rank: _File(run.open_log(rank)) for rank in ranks}
         self._events = _File(run.open_events())
         self._loss_scale = loss_scale
+        self._dumps: dict[int, Dump] = {}
+        self._fold_dumps = not verbose
 
     def take(self, rank: int, data: bytes) -> None:
         """Keep `data` as it is, and show its complete lines."""
@@ -80,9 +90,26 @@ class Output:
             )
 
     def _show(self, rank: int, block: bytes) -> None:
+        if self._fold_dumps and (rank in self._dumps or config_dump.begins(block)):
+            block = self._fold_dump(rank, block)
         if maybe_interesting(block):
             block = self._look(rank, block)
         self._console.show(rank, block)
+
+    def _fold_dump(self, rank: int, block: bytes) -> bytes:
+        """Leave DeepSpeed's print of its configuration out, and say where it is."""
+        shown: list[bytes] = []
+        dump = self._dumps.pop(rank, None)
+        for line in block.splitlines(keepends=True):
+            dump, belongs = config_dump.observe(dump, line)
+            if not belongs:
+                shown.append(line)
+            if dump is not None and dump.over:
+                where = f"zlaunch logs show --rank {rank}"
+                self._console.say(f"DeepSpeed's configuration, {dump.folded} lines: {where}")
+        if dump is not None and not dump.over:
+            self._dumps[rank] = dump
+        return b"".join(shown)
 
     def _look(self, rank: int, block: bytes) -> bytes:
         """Read the lines that DeepSpeed prints of the loss scale; fold or mark them."""

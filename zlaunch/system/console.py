@@ -135,9 +135,19 @@ class Console:
     """Shows the ranks' output on fd 1 and zlaunch's own words on fd 2."""
 
     def __init__(
-        self, loop: Loop, labels: Mapping[int, str], shown: frozenset[int], env: Mapping[str, str]
+        self,
+        loop: Loop,
+        labels: Mapping[int, str],
+        shown: frozenset[int],
+        env: Mapping[str, str],
+        *,
+        quiet: bool = False,
     ) -> None:
-        """`labels` maps each rank to the text of its tag; `shown` are those whose lines appear."""
+        """`labels` maps each rank to the text of its tag; `shown` are those whose lines appear.
+
+        A `quiet` console says warnings and errors only.
+        """
+        self._quiet = quiet
         self._out = Sink(loop, 1)
         self._err = self._out if _same_file(1, 2) else Sink(loop, 2)
         self._colour = _wants_colour(self._out.is_terminal, env)
@@ -181,7 +191,9 @@ class Console:
         self._progress.update(rank, tag, self._cutters[rank])
 
     def say(self, text: str, level: str = "info") -> None:
-        """Say something of zlaunch's own, on one or more lines."""
+        """Say something of zlaunch's own, on one or more lines; level info, warning or error."""
+        if self._quiet and level == "info":
+            return
         self._progress.hide()
         for line in text.splitlines():
             words = f"zlaunch: {line}"

@@ -13,7 +13,7 @@ _SHOWN = 4 << 10  # bytes shown of a line that is cut
 # Cursor movements, window titles and the like would garble a screen that several ranks
 # share; colours (m) pass.
 _CONTROL = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*(?!m)[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-B]|[=>78cM])"
+    rb"\x1b(?:\[[0-?]*[ -/]*(?!m)[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[=>78cM])"
 )
 
 
@@ -54,11 +54,11 @@ class LineCutter:
     @property
     def in_progress(self) -> bool:
         """Whether the unfinished line has been written over: a progress bar, not a prompt."""
-        return b"\r" in self._tail
+        return b"\r" in self._tail[:-1]  # the last one may be half of a \r\n
 
     def _hold(self, tail: bytes) -> None:
         if len(tail) > LONGEST:
-            newest = tail.rfind(b"\r")
+            newest = tail.rstrip(b"\r").rfind(b"\r")
             if newest >= 0 and len(tail) - newest <= LONGEST:
                 tail = tail[newest:]  # without the older states of a progress bar
             else:
