@@ -94,7 +94,7 @@ def test_arguments_are_shown_as_typed(args: list[str]) -> None:
 
 
 @settings(deadline=None)
-@given(st.dictionaries(typed, typed, max_size=5))
+@given(st.dictionaries(typed.map("MY_{}".format), typed, max_size=5))
 def test_environment_arrives_as_it_was(inherited: dict[str, str]) -> None:
     assert plan(inherited=inherited).env == inherited
 

@@ -65,8 +65,8 @@ def start(request: Request) -> int:
         _conclude(console, output, outcome, launcher.pids, prepared)
         seconds, world = ended - record.started, record.world_size
         last = report.summary(run.id, outcome, seconds, world, str(run.logs))
+        _write_end(run, record.ended_with(outcome, ended), console)
         console.say(last, "error" if outcome.exit_code else "info")
-        run.write_record(record.ended_with(outcome, ended))
     finally:
         port.release()
         console.close()
@@ -100,6 +100,14 @@ def _make_run_directory(
         run.write_text(run.ds_config, to_json(prepared.ds.config))
     run.write_record(record)
     store.set_latest(run)
+
+
+def _write_end(run: RunDir, record: RunRecord, console: Console) -> None:
+    """Write how the run ended; a full disk does not change how it did."""
+    try:
+        run.write_record(record)
+    except InputError as error:
+        console.say(str(error), "error")
 
 
 def _console(loop: Loop, prepared: Prepared, env: Mapping[str, str], *, quiet: bool) -> Console:

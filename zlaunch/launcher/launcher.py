@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from zlaunch.backends.base import Backend, Link
+from zlaunch.errors import BackendError
 from zlaunch.launcher.output import Output
 from zlaunch.launcher.report import describe_ranks
 from zlaunch.run import lifecycle
@@ -95,10 +96,7 @@ class Launcher:
         self._state = RunState.begin(nodes, grace)
 
     def run(self) -> Outcome:
-        """Start all ranks, see them through, and return how it ended.
-
-        Raises BackendError where an agent cannot be reached.
-        """
+        """Start all ranks, see them through, and return how it ended."""
         self._install_handlers()
         self._console.when_room(self._resume)
         try:
@@ -122,7 +120,11 @@ class Launcher:
     # Agents
 
     def _reach(self, node_rank: int, host: str) -> None:
-        link = self._backend.open(node_rank, host)
+        try:
+            link = self._backend.open(node_rank, host)
+        except BackendError as error:
+            self._happen(AgentLost(node_rank, str(error)))
+            return
         agent = _Agent(node_rank, link, OutStream(self._loop, link.outgoing))
         self._agents[node_rank] = agent
         os.set_blocking(link.incoming, False)
