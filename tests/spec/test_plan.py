@@ -17,7 +17,7 @@ from zlaunch.spec.redact import HIDDEN
 from zlaunch.spec.topology import lay_out
 
 TOPOLOGY = lay_out([Host("a", (3,), address="10.0.0.1"), Host("b", ("GPU-1", 0))])
-COMMAND = Command(("python", "-u", "train.py"), ("--lr", "1e-3"), "/work")
+COMMAND = Command(("python", "-u", "train.py"), ("--lr", "1e-3"), "/somewhere")
 DS_CONFIG = {"train_batch_size": 12, "zero_optimization": {"stage": 2}}
 
 
@@ -69,7 +69,7 @@ def test_shape_of_the_json() -> None:
         "host": "b",
         "slot": 0,
         "argv": ["python", "-u", "train.py", "--lr", "1e-3"],
-        "cwd": "/work",
+        "cwd": "/somewhere",
     }
     assert [entry["rank"] for entry in shown["workers"]] == [0, 1, 2]
 

@@ -60,6 +60,18 @@ def test_target(source: str, target: Target) -> None:
     assert read_script(source.encode(), "t.py").target == target
 
 
+@pytest.mark.parametrize(
+    ("source", "reads"),
+    [
+        ("open(os.environ['ZLAUNCH_DS_CONFIG'])", True),
+        ("x = 'DS_CONFIG'", False),
+        ("", False),
+    ],
+)
+def test_whether_it_reads_the_ds_config(source: str, reads: bool) -> None:
+    assert read_script(source.encode(), "t.py").reads_ds_config == reads
+
+
 def test_the_source_is_read_as_the_interpreter_reads_it() -> None:
     latin = "# -*- coding: latin-1 -*-\nx = 'é'\nadd('--local_rank')".encode("latin-1")
     assert read_script(latin, "t.py") == ScriptFacts("plain", "--local_rank")

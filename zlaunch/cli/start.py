@@ -14,6 +14,7 @@ from zlaunch.cli.ds_config import DsConfig
 from zlaunch.cli.prepare import Devices, Prepared, prepare
 from zlaunch.cli.request import Request
 from zlaunch.dsconfig.render import to_json
+from zlaunch.errors import InputError
 from zlaunch.insight.loss_scale import LossScaleState
 from zlaunch.launcher import report
 from zlaunch.launcher.launcher import Launcher
