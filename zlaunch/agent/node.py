@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from functools import partial
 
@@ -18,6 +19,7 @@ from zlaunch.run.messages import (
     Exit,
     Exited,
     Output,
+    ProtocolError,
     Ready,
     Refused,
     Signal,
@@ -28,14 +30,13 @@ from zlaunch.run.messages import (
 )
 from zlaunch.spec.worker import WorkerSpec
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
-from zlaunch.system.spawn import Process, adopt_orphans, children
+from zlaunch.system.spawn import Process, adopt_orphans, reap_orphans, sweep
 from zlaunch.system.stream import OutStream
 
 _CHUNK = 256 << 10  # bytes read from a worker at once
+_PIPEFUL = 4  # chunks, the most that a pipe holds by default
 _HIGH_WATER = 4 << 20  # bytes waiting for the launcher; above, workers are not read
 _LINGER = 1.0  # seconds that the rest of a group may go on writing after its main process
-_SWEEP = 2.0  # seconds for orphans to be gone after KILL
-_GRACE_WITHOUT_ORDER = 30.0  # seconds, where a signal to the agent itself stops the node
 
 
 class _Worker:
@@ -50,7 +51,7 @@ class _Worker:
 
 
 class Agent:
-    """One node's loop. `grace` in seconds is what counts when the launcher is lost."""
+    """One node's loop."""
 
     def __init__(self, node_rank: int, link_in: int, link_out: int) -> None:
         self._node_rank = node_rank
@@ -59,7 +60,7 @@ class Agent:
         self._link_in = link_in
         self._out = OutStream(self._loop, link_out, on_drained=self._resume)
         self._workers: dict[int, _Worker] = {}
-        self._grace = _GRACE_WITHOUT_ORDER
+        self._grace = 0.0
         self._kill_timer: Timer | None = None
         self._paused = False
         self._launcher_gone = False
@@ -74,7 +75,11 @@ class Agent:
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)
         self._send(Ready(self._node_rank, os.getpid()))
-        self._loop.run()
+        try:
+            self._loop.run()
+        finally:  # whatever goes wrong here, the workers do not outlive it
+            self._kill()
+            sweep()
 
     # The link
 
@@ -88,7 +93,12 @@ class Agent:
         if not data:
             self._lose_launcher()
             return
-        for order in self._decoder.feed(data):
+        try:
+            orders = list(self._decoder.feed(data))
+        except ProtocolError:
+            self._lose_launcher()  # whoever speaks there is no launcher
+            return
+        for order in orders:
             if isinstance(order, Start):
                 self._start(order)
             elif isinstance(order, Stop):
@@ -108,6 +118,7 @@ class Agent:
 
     def _start(self, order: Start) -> None:
         self._started = True
+        self._grace = order.grace
         for spec in order.plan.workers:
             self._start_worker(spec, {**order.plan.env, **spec.env})
 
@@ -116,6 +127,9 @@ class Agent:
             process = Process(spec.argv, env, spec.cwd)
         except OSError as error:
             self._send(Refused(spec.rank, f"{error.filename or spec.argv[0]}: {error.strerror}"))
+            return
+        except (ValueError, subprocess.SubprocessError) as error:
+            self._send(Refused(spec.rank, f"{spec.argv[0]}: {error}"))
             return
         self._workers[spec.rank] = worker = _Worker(spec.rank, process)
         self._loop.watch(process.fd, READ, partial(self._read_output, worker))
@@ -152,7 +166,11 @@ class Agent:
     def _close_pipe(self, worker: _Worker) -> None:
         """Let go of the pipe, after a last look: what is in it was written in time."""
         if not worker.drained:
-            while data := read_chunk(worker.process.fd, _CHUNK):
+            # No more than a pipe holds: whoever goes on writing has left the rank.
+            for _ in range(_PIPEFUL):
+                data = read_chunk(worker.process.fd, _CHUNK)
+                if not data:
+                    break
                 self._send(Output(worker.rank, data))
             self._loop.unwatch(worker.process.fd, READ)
             os.close(worker.process.fd)
@@ -170,7 +188,7 @@ class Agent:
                     self._close_if_over(worker)
                     if worker.rank in self._workers:
                         self._loop.after(_LINGER, partial(self._end_group, worker))
-        self._reap_orphans()
+        reap_orphans({worker.process.pid for worker in self._workers.values()})
 
     def _close_if_over(self, worker: _Worker) -> None:
         """Once the main process has ended and nobody holds the pipe, the rank is closed."""
@@ -190,7 +208,6 @@ class Agent:
             self._loop.after(_LINGER, partial(self._close_pipe, worker))
 
     def _stop(self, grace: float) -> None:
-        self._grace = grace
         for worker in self._workers.values():
             if worker.exit is None and grace > 0:
                 worker.process.signal(signal.SIGTERM)
@@ -214,33 +231,9 @@ class Agent:
         if self._workers:
             return
         if self._started:
-            self._sweep()
+            sweep()
         if self._launcher_gone:
             self._loop.stop()
-
-    # Orphans: descendants that left their rank's group, adopted when their parent died
-
-    def _reap_orphans(self) -> None:
-        ours = {worker.process.pid for worker in self._workers.values()}
-        for pid in children():
-            if pid not in ours:
-                _reap_if_dead(pid)
-
-    def _sweep(self) -> None:
-        """Kill and reap every descendant that is left; a dying one hands us its children."""
-        deadline = time.monotonic() + _SWEEP
-        while (left := children()) and time.monotonic() < deadline:
-            for pid in left:
-                os.kill(pid, signal.SIGKILL)
-                _reap_if_dead(pid)
-            time.sleep(0.005)  # the workers are gone: nothing else waits for this loop
-
-
-def _reap_if_dead(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return
 
 
 def serve(node_rank: int) -> None:

@@ -31,3 +31,7 @@ class Backend(Protocol):
         Raises BackendError where that is not possible.
         """
         ...
+
+    def close(self) -> None:
+        """Clean up behind all agents, once every link is closed."""
+        ...

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from zlaunch.errors import BackendError
-from zlaunch.system.spawn import enlarge_pipe
+from zlaunch.system.spawn import adopt_orphans, enlarge_pipe, sweep
 
 # The agent uses the standard library only, so `site` and the user's PYTHON* variables stay
 # out of it: it starts in half the time and cannot be led astray by them.
@@ -59,6 +59,14 @@ class LocalLink:
 class LocalBackend:
     """Reaches agents on this machine."""
 
+    def __init__(self) -> None:
+        # Should an agent be killed, what its workers started comes to us, and is ended by us.
+        adopt_orphans()
+
     def open(self, node_rank: int, host: str) -> LocalLink:
         """Start an agent here."""
         return LocalLink(node_rank, host)
+
+    def close(self) -> None:
+        """End what agents that were killed have left behind."""
+        sweep()

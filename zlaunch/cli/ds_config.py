@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
 from zlaunch.cli.request import Precision, Request
+from zlaunch.cli.target import similar_files
 from zlaunch.dsconfig.batch import Batch
 from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
@@ -113,7 +114,8 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text("utf-8-sig")
     except FileNotFoundError as error:
-        raise ConfigError(f"--ds-config {path} was not found") from error
+        hint = similar_files(path)
+        raise ConfigError(f"--ds-config {path} was not found", hint=hint) from error
     except OSError as error:
         raise ConfigError(f"--ds-config {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -10,14 +10,15 @@ from typing import Annotated
 
 import typer
 
+from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.errors import InputError
 from zlaunch.launcher import report
-from zlaunch.launcher.output import last_lines, line_end
 from zlaunch.spec.ranks import parse_ranks
 from zlaunch.system.console import ProgressLines
 from zlaunch.system.follow import Follower
 from zlaunch.system.lines import LineCutter
 from zlaunch.system.rundir import RunDir, RunStore, home_directory
+from zlaunch.system.tail import last_lines, line_end
 
 app = typer.Typer(
     help="Show and follow what the ranks of a run write.",
@@ -50,19 +51,24 @@ def tail(
     """Show the last lines of each rank, and follow a run that is still going on."""
     found = _find(run)
     ranks = _ranks(found, rank)
-    show = _Printer(found, ranks, grep)
-    ends = {number: line_end(found, number) for number in ranks}
+    with reader_may_leave():
+        _tail(found, ranks, lines, grep, follow=follow)
+
+
+def _tail(run: RunDir, ranks: list[int], lines: int, grep: str | None, *, follow: bool) -> None:
+    show = _Printer(run, ranks, grep)
+    ends = {number: line_end(run, number) for number in ranks}
     for number in ranks:
         # An unfinished line is left to the follower, which shows it whole.
         end = ends[number] if follow else None
-        show.lines(number, last_lines(found, number, lines, end=end))
+        show.lines(number, last_lines(run, number, lines, end=end))
     if follow:
-        follower = Follower(found, ends, show.take)
+        follower = Follower(run, ends, show.take)
         try:
             follower.follow()
         finally:
             follower.close()
-            show.finish()
+        show.finish()
 
 
 @app.command()
@@ -71,11 +77,12 @@ def show(run: RunArgument = None, rank: RankOption = "all", grep: GrepOption = N
     found = _find(run)
     ranks = _ranks(found, rank)
     printer = _Printer(found, ranks, grep)
-    for number in ranks:
-        follower = Follower(found, {number: 0}, printer.take)
-        follower.read_new()
-        follower.close()
-        printer.finish()
+    with reader_may_leave():
+        for number in ranks:
+            follower = Follower(found, {number: 0}, printer.take)
+            follower.read_new()
+            follower.close()
+            printer.finish()
 
 
 @app.command()

@@ -80,6 +80,9 @@ def main(args: list[str] | None = None) -> NoReturn:
     try:
         code = command.main(args, prog_name="zlaunch", standalone_mode=False)
     except _UsageError as error:
+        if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
+            _print(error.format_message())
+            sys.exit(2)
         _complain(error.format_message())
         context = getattr(error, "ctx", None)
         if context is not None:
@@ -91,10 +94,6 @@ def main(args: list[str] | None = None) -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
         sys.exit(130)
-    except BrokenPipeError:
-        # `zlaunch ps | head`: the reader has enough. Nothing more may be written at exit.
-        sys.stdout = None
-        sys.exit(0)
     sys.exit(code if isinstance(code, int) else 0)
 
 

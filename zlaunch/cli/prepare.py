@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zlaunch.cli.ds_config import DsConfig, make_ds_config
-from zlaunch.cli.request import Request, check
+from zlaunch.cli.request import Request
 from zlaunch.cli.target import command_prefix, read_facts
 from zlaunch.errors import InputError
 from zlaunch.spec.devices import choose_slots, visible_slots
@@ -108,7 +108,6 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, port: Reserve
 
 def choose_devices(request: Request, env: Mapping[str, str]) -> Devices:
     """Return the devices of this machine that the run uses."""
-    check(request)
     count = request.num_gpus or request.nproc or request.cpu
     if request.cpu is not None or request.device == "cpu":
         return Devices("cpu", tuple(range(count or 1)))

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import duration
 from zlaunch.run.record import LOST, RUNNING, RunRecord
@@ -30,7 +31,11 @@ def ps(
     ] = False,
 ) -> None:
     """List runs, newest first."""
-    records = _records()
+    with reader_may_leave():
+        _list(_records(), everything=everything, as_json=as_json)
+
+
+def _list(records: list[RunRecord], *, everything: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([_summary(record) for record in records], indent=2))
         return
@@ -90,11 +95,16 @@ def _print_table(records: list[RunRecord]) -> None:
 def _row(record: RunRecord) -> tuple[str, ...]:
     return (
         record.id,
-        record.name or "",
+        _visible(record.name or ""),
         record.state,
         str(record.world_size),
         "" if record.exit_code is None else str(record.exit_code),
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.started)),
         "" if record.state == LOST else duration(_seconds(record)),
-        " ".join(record.command),
+        _visible(" ".join(record.command)),
     )
+
+
+def _visible(text: str) -> str:
+    """Show control characters as they are written in Python, instead of obeying them."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zlaunch.errors import InputError
+from zlaunch.spec.slots import MAX_SLOTS
 
 DeviceChoice = Literal["auto", "cuda", "cpu"]
 TargetChoice = Literal["auto", "plain", "hf", "accelerate"]
@@ -97,6 +98,8 @@ def _check_numbers(request: Request) -> None:
     for name, count in counts.items():
         if count is not None and count < 1:
             raise InputError(f"{name} {count}: at least one worker is needed")
+        if count is not None and count > MAX_SLOTS:
+            raise InputError(f"{name} {count}: one machine has {MAX_SLOTS} workers at most")
     given = {name: count for name, count in counts.items() if count is not None}
     if len(set(given.values())) > 1:
         words = " and ".join(f"{name} {count}" for name, count in given.items())

@@ -12,7 +12,7 @@ from zlaunch import __version__
 from zlaunch.backends.local import LocalBackend
 from zlaunch.cli.ds_config import DsConfig
 from zlaunch.cli.prepare import Devices, Prepared, prepare
-from zlaunch.cli.request import Request
+from zlaunch.cli.request import Request, check
 from zlaunch.dsconfig.render import to_json
 from zlaunch.errors import InputError
 from zlaunch.insight.loss_scale import LossScaleState
@@ -28,11 +28,10 @@ from zlaunch.system.loop import Loop
 from zlaunch.system.ports import ReservedPort
 from zlaunch.system.rundir import RunDir, RunStore, home_directory, new_run_id
 
-_LAST_LINES = 20
-
 
 def dry_run(request: Request, *, as_json: bool) -> None:
     """Print what would be started."""
+    check(request)
     env = dict(os.environ)
     run = RunStore(home_directory(env)).run(new_run_id())
     port = ReservedPort(request.master_port)
@@ -48,6 +47,7 @@ def dry_run(request: Request, *, as_json: bool) -> None:
 
 def start(request: Request) -> int:
     """Run to the end and return the exit code."""
+    check(request)
     env = dict(os.environ)
     run = RunStore(home_directory(env)).run(new_run_id())
     port = ReservedPort(request.master_port)
@@ -186,7 +186,7 @@ def _conclude(
     if first is not None:
         where = _device_of(first.rank, prepared)
         console.say(report.failure(first, pids.get(first.rank), where), "error")
-        console.quote(first.rank, output.last_lines(first.rank, _LAST_LINES))
+        console.quote(first.rank, output.last_words(first.rank))
 
 
 def _device_of(rank: int, prepared: Prepared) -> str:

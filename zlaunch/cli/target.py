@@ -7,12 +7,15 @@ import importlib.util
 import os
 import shutil
 import sys
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 
 from zlaunch.cli.request import Request
 from zlaunch.errors import HostfileError, InputError
 from zlaunch.spec.hostfile import parse_hostfile
 from zlaunch.spec.script import ScriptFacts, read_script
+
+_COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
 def command_prefix(request: Request) -> tuple[str, ...]:
@@ -29,9 +32,12 @@ def command_prefix(request: Request) -> tuple[str, ...]:
 def _program(name: str, what: str) -> str:
     if shutil.which(name) is not None:
         return name
-    if Path(name).is_file():
+    here = Path(name).is_file()
+    if here and not os.access(name, os.X_OK):
         raise InputError(f"{what} {name} is not executable", hint=f"chmod +x {name}")
-    raise InputError(f"{what} {name} was not found", hint=_similar(name))
+    if here:
+        raise InputError(f"{what} {name} is not on PATH", hint=f"the one here is ./{name}")
+    raise InputError(f"{what} {name} was not found", hint=similar_files(name))
 
 
 def read_facts(request: Request) -> ScriptFacts:
@@ -39,6 +45,8 @@ def read_facts(request: Request) -> ScriptFacts:
 
     Raises InputError for what Python could not run.
     """
+    if not request.script:
+        raise InputError("the script's name is empty")
     if request.no_python:
         return ScriptFacts()
     if request.module:
@@ -50,7 +58,9 @@ def read_facts(request: Request) -> ScriptFacts:
         if not script.is_file():
             raise InputError(f"{request.script} is a directory without a __main__.py")
     if not script.exists():
-        raise InputError(f"script {request.script} was not found", hint=_similar(request.script))
+        raise InputError(
+            f"script {request.script} was not found", hint=similar_files(request.script)
+        )
     return _facts(script, request)
 
 
@@ -63,6 +73,8 @@ def _facts(path: Path, request: Request) -> ScriptFacts:
         return ScriptFacts()
     try:
         return read_script(source, str(path))
+    except (RecursionError, MemoryError):  # too deep for the parser: let Python say so
+        return ScriptFacts()
     except (SyntaxError, ValueError) as error:
         if request.python is not None:  # another interpreter may know another grammar
             return ScriptFacts()
@@ -97,33 +109,47 @@ def _is_hostfile(source: bytes) -> bool:
 
 
 def _module_source(name: str) -> Path | None:
-    """Find the module as `python -m` would, without importing it or its parents."""
+    """Find the module as `python -m` would, without importing it or its parents.
+
+    None where it is found and is not source. Raises InputError where it is not there.
+    """
     top, _, rest = name.partition(".")
-    sys.path.insert(0, str(Path.cwd()))
-    try:
-        spec = importlib.util.find_spec(top)
-    except (ImportError, ValueError):
-        spec = None
-    finally:
-        sys.path.pop(0)
+    spec = _find_top(top)
     if spec is None:
-        hint = f"leave out .py and use dots: -m {name[:-3]}" if name.endswith(".py") else None
-        raise InputError(f"module {name} was not found", hint=hint)
+        raise _no_module(name)
     places = list(spec.submodule_search_locations or ())
+    if not places and rest:
+        raise _no_module(name)
     if not places:
         return Path(spec.origin) if spec.origin and spec.origin.endswith(".py") else None
-    below = Path(*rest.split(".")) if rest else Path()
     for place in places:
-        for candidate in (
-            Path(place, below).with_suffix(".py") if rest else Path(place, "__main__.py"),
-            Path(place, below, "__main__.py"),
-        ):
-            if candidate.is_file():
+        below = Path(place, *rest.split(".")) if rest else Path(place)
+        for candidate in (below / "__main__.py", below.with_name(below.name + ".py")):
+            if candidate.is_file() and (rest or candidate.parent == below):
                 return candidate
-    return None
+        if any(below.with_name(below.name + suffix).exists() for suffix in _COMPILED):
+            return None
+    if any(Path(place, *rest.split(".")).is_dir() for place in places):
+        raise InputError(f"package {name} cannot be run: it has no __main__.py")
+    raise _no_module(name)
 
 
-def _similar(name: str) -> str | None:
+def _find_top(name: str) -> ModuleSpec | None:
+    sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    finally:
+        sys.path.pop(0)
+
+
+def _no_module(name: str) -> InputError:
+    hint = f"leave out .py and use dots: -m {name[:-3]}" if name.endswith(".py") else None
+    return InputError(f"module {name} was not found", hint=hint)
+
+
+def similar_files(name: str) -> str | None:
     """Name files beside `name` that are spelled alike."""
     path = Path(name)
     try:

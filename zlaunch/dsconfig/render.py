@@ -85,6 +85,7 @@ def render(
         shaped = shape_recipe(base, target, precision, precisions)
     config = apply_overrides(shaped, overrides)
     check_precision(config)
+    _check_stage(config)
     ranks = data_parallel or data_parallel_size(config, world_size)
     batch = _solve(base, config, asked, target, ranks, from_file=from_file)
     config.update(written(batch or asked))
@@ -103,6 +104,13 @@ def to_json(config: Mapping[str, Any]) -> str:
         raise ConfigError(
             "a ds_config cannot hold NaN or infinity: JSON has no such number"
         ) from None
+
+
+def _check_stage(config: Mapping[str, Any]) -> None:
+    zero = config.get("zero_optimization")
+    stage = zero.get("stage", 0) if isinstance(zero, Mapping) else 0
+    if stage not in (0, 1, 2, 3, "auto"):
+        raise ConfigError(f"zero_optimization.stage is {stage}: ZeRO has the stages 0 to 3")
 
 
 def _without_deepspeed(asked: Asked, overrides: Sequence[Override]) -> Rendered:

@@ -191,6 +191,7 @@ class Launcher:
             self._loop.unwatch(agent.link.errors, READ)
             agent.orders.close()
             agent.link.close(_LEAVE)
+        self._backend.close()
 
     # Events
 
@@ -228,7 +229,7 @@ class Launcher:
             if isinstance(action, StartWorkers):
                 for node_plan in self._plan.node_plans:
                     agent = self._agents[node_plan.node_rank]
-                    agent.orders.write(encode(Start(node_plan)))
+                    agent.orders.write(encode(Start(node_plan, self._state.grace)))
             elif isinstance(action, StopWorkers):
                 self._announce_stop(action)
                 self._order(Stop(action.grace))

@@ -11,12 +11,10 @@ from zlaunch.insight import config_dump
 from zlaunch.insight.config_dump import Dump
 from zlaunch.insight.deepspeed_lines import maybe_interesting, parse_line
 from zlaunch.insight.loss_scale import LossScaleState, observe, summarize
-from zlaunch.insight.loss_scale_state import Summary
+from zlaunch.insight.loss_scale_state import Mark, Notice, Summary
+from zlaunch.launcher.last_words import LastWords
 from zlaunch.system.console import Console
-from zlaunch.system.lines import LineCutter
 from zlaunch.system.rundir import RunDir
-
-_LOOK_BACK = 256 << 10  # bytes
 
 
 class _File:
@@ -66,6 +64,7 @@ class Output:
         self._logs = {rank: _File(run.open_log(rank)) for rank in ranks}
         self._events = _File(run.open_events())
         self._loss_scale = loss_scale
+        self._ends = {rank: LastWords() for rank in ranks}
         self._dumps: dict[int, Dump] = {}
         self._fold_dumps = not verbose
 
@@ -90,89 +89,64 @@ class Output:
             )
 
     def _show(self, rank: int, block: bytes) -> None:
-        if self._fold_dumps and (rank in self._dumps or config_dump.begins(block)):
-            block = self._fold_dump(rank, block)
-        if maybe_interesting(block):
+        self._ends[rank].add(block)
+        in_dump = rank in self._dumps or (self._fold_dumps and config_dump.begins(block))
+        if in_dump or maybe_interesting(block):
             block = self._look(rank, block)
         self._console.show(rank, block)
 
-    def _fold_dump(self, rank: int, block: bytes) -> bytes:
-        """Leave DeepSpeed's print of its configuration out, and say where it is."""
-        shown: list[bytes] = []
-        dump = self._dumps.pop(rank, None)
-        for line in block.splitlines(keepends=True):
-            dump, belongs = config_dump.observe(dump, line)
-            if not belongs:
-                shown.append(line)
-            if dump is not None and dump.over:
-                where = f"zlaunch logs show --rank {rank}"
-                self._console.say(f"DeepSpeed's configuration, {dump.folded} lines: {where}")
-        if dump is not None and not dump.over:
-            self._dumps[rank] = dump
-        return b"".join(shown)
-
     def _look(self, rank: int, block: bytes) -> bytes:
-        """Read the lines that DeepSpeed prints of the loss scale; fold or mark them."""
+        """Read the lines that DeepSpeed prints; fold or mark them, and say what they mean.
+
+        Returns what is still to be shown. Lines before a notice are shown before it, so that
+        the words stand where they belong.
+        """
         shown: list[bytes] = []
         for line in block.splitlines(keepends=True):
-            said = parse_line(line.decode(errors="replace"))
-            if said is None:
-                shown.append(line)
-                continue
-            self._loss_scale, reading = observe(self._loss_scale, rank, said)
-            if reading.mark != "fold":
-                shown.append(self._console.mark + line if reading.mark == "mark" else line)
-            if reading.notices:
-                # What came before is shown first, so that the words stand where they belong.
+            folded, notices = self._observe_dump(rank, line)
+            if not folded:
+                mark, more = self._observe_loss_scale(rank, line)
+                notices += more
+                if mark != "fold":
+                    shown.append(self._console.mark + line if mark == "mark" else line)
+            if notices:
                 self._console.show(rank, b"".join(shown))
                 shown.clear()
-            for notice in reading.notices:
+            for notice in notices:
                 self._console.say(notice.text, notice.level)
         return b"".join(shown)
+
+    def _observe_dump(self, rank: int, line: bytes) -> tuple[bool, tuple[Notice, ...]]:
+        """Say whether the line belongs to DeepSpeed's print of its configuration."""
+        if not self._fold_dumps:
+            return False, ()
+        dump, belongs = config_dump.observe(self._dumps.pop(rank, None), line)
+        if dump is None:
+            return belongs, ()
+        if not dump.over:
+            self._dumps[rank] = dump
+            return belongs, ()
+        where = f"zlaunch logs show --rank {rank}"
+        return belongs, (
+            Notice("info", f"DeepSpeed's configuration, {dump.folded} lines: {where}"),
+        )
+
+    def _observe_loss_scale(self, rank: int, line: bytes) -> tuple[Mark, tuple[Notice, ...]]:
+        said = parse_line(line.decode(errors="replace"))
+        if said is None:
+            return "show", ()
+        self._loss_scale, reading = observe(self._loss_scale, rank, said)
+        return reading.mark, reading.notices
 
     def loss_scale(self) -> Summary | None:
         """The verdict on the loss scale, None where no sign of one was seen."""
         return summarize(self._loss_scale)
 
-    def last_lines(self, rank: int, count: int) -> list[bytes]:
-        """The last lines that `rank` wrote, as a screen shows them."""
-        return last_lines(self._run, rank, count)
+    def last_words(self, rank: int) -> list[bytes]:
+        """The last lines that `rank` wrote, with its last traceback whole."""
+        return self._ends[rank].words()
 
     def close(self) -> None:
         """Close all files."""
         for file in (*self._logs.values(), self._events):
             file.close()
-
-
-def last_lines(run: RunDir, rank: int, count: int, end: int | None = None) -> list[bytes]:
-    """Read the last `count` lines of a rank's log before byte `end`, as a screen shows them.
-
-    Looks back 256 KiB at most.
-    """
-    data, whole = _end_of_log(run, rank, end)
-    if not whole:
-        data = data.partition(b"\n")[2]
-    cutter = LineCutter()
-    lines = (cutter.feed(data) + cutter.finish()).split(b"\n")[:-1]
-    return lines[-count:] if count > 0 else []
-
-
-def line_end(run: RunDir, rank: int) -> int:
-    """The offset behind the last complete line of a rank's log, in bytes."""
-    try:
-        size = run.log(rank).stat().st_size
-    except OSError:
-        return 0
-    unfinished = _end_of_log(run, rank, size)[0].rpartition(b"\n")[2]
-    return size - len(unfinished)
-
-
-def _end_of_log(run: RunDir, rank: int, end: int | None) -> tuple[bytes, bool]:
-    """The bytes before `end`, and whether they are all from the beginning."""
-    try:
-        with run.log(rank).open("rb") as file:
-            size = file.seek(0, os.SEEK_END) if end is None else end
-            start = max(0, size - _LOOK_BACK)
-            return os.pread(file.fileno(), size - start, start), start == 0
-    except OSError:
-        return b"", True

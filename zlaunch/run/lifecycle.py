@@ -105,7 +105,7 @@ class RunState:
     exits: Mapping[int, Exited] = field(default_factory=dict)
     first_failure: Exited | None = None
     stopped_by: int | None = None
-    stopped_at: float = 0.0
+    signalled_at: float | None = None
     trouble: str | None = None
 
     @classmethod
@@ -178,10 +178,14 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
 
 
 def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
+    before = state.signalled_at
+    if before is not None and now - before < _SECOND_SIGNAL_APART:
+        return state, ()
+    state = replace(state, signalled_at=now)
     if state.phase in (Phase.STARTING, Phase.RUNNING):
         state = replace(state, stopped_by=event.signum)
         return _stop(state, "interrupted", now)
-    if state.phase is Phase.KILLING or now - state.stopped_at < _SECOND_SIGNAL_APART:
+    if state.phase is Phase.KILLING:
         return state, ()
     # Whoever presses Ctrl-C while ranks are being stopped wants the end now.
     state = replace(state, stopped_by=state.stopped_by or event.signum)
@@ -191,7 +195,7 @@ def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
 def _stop(state: RunState, why: str, now: float) -> Step:
     if state.phase is Phase.STARTING:  # no rank has been started, so none is to be waited for
         state = replace(state, open=frozenset())
-    state = replace(state, phase=Phase.STOPPING, stopped_at=now)
+    state = replace(state, phase=Phase.STOPPING)
     over, finish = _finish_if_over(state)
     if finish:
         return over, finish

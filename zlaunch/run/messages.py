@@ -94,9 +94,13 @@ class Closed:
 
 @dataclass(frozen=True)
 class Start:
-    """Start all workers of the node."""
+    """Start all workers of the node.
+
+    `grace` in seconds counts where the agent has to stop them without an order.
+    """
 
     plan: NodePlan
+    grace: float
 
 
 @dataclass(frozen=True)
@@ -181,5 +185,5 @@ def _build(name: str, fields: dict[str, Any]) -> Message:
         workers = tuple(
             WorkerSpec(w["rank"], tuple(w["argv"]), w["env"], w["cwd"]) for w in plan["workers"]
         )
-        return Start(NodePlan(plan["node_rank"], plan["env"], workers))
+        return Start(NodePlan(plan["node_rank"], plan["env"], workers), fields["grace"])
     return _PLAIN[name](**fields)

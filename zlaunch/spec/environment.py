@@ -63,7 +63,7 @@ def worker_environment(topology: Topology, worker: Worker, around: Surroundings)
 
 
 def _ranks(topology: Topology, worker: Worker) -> dict[str, str]:
-    local_size = str(len(topology.on_node(worker.node_rank)))
+    local_size = str(len(topology.nodes[worker.node_rank].slots))
     world_size, nodes = str(topology.world_size), str(len(topology.nodes))
     rank, node_rank = str(worker.rank), str(worker.node_rank)
     return {
@@ -110,7 +110,7 @@ def _threads(topology: Topology, worker: Worker, around: Surroundings) -> dict[s
     """OMP_NUM_THREADS: the user's value, else the node's usable cores shared by its ranks."""
     given = around.inherited.get("OMP_NUM_THREADS")
     cores = around.cores[worker.node_rank]
-    share = max(1, cores // len(topology.on_node(worker.node_rank)))
+    share = max(1, cores // len(topology.nodes[worker.node_rank].slots))
     return {"OMP_NUM_THREADS": given or str(share)}
 
 

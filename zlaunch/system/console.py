@@ -47,13 +47,14 @@ class Sink:
         self._left_out = 0
         self._check: Timer | None = None
 
-    def write(self, data: bytes) -> None:
-        """Write whole lines."""
+    def write(self, data: bytes, *, always: bool = False) -> None:
+        """Write whole lines; those that must be seen `always` are never left out."""
         if self._stream is None:
             _write_all(self.fd, data)
-        elif self._behind:
+        elif self._behind and not always:
             self._left_out += data.count(b"\n")
         else:
+            self._say_left_out()
             self._stream.write(data)
             if self.full and self._check is None:
                 self._watch_reader()
@@ -81,14 +82,15 @@ class Sink:
 
     def _drained(self) -> None:
         """The reader has taken all that waited: say what it missed, and go on."""
-        if self._behind:
-            self._behind = False
-            count, self._left_out = self._left_out, 0
-            words = (
-                f"zlaunch: {count:,} lines are not shown, the reader was too slow; logs have all"
-            )
-            self.write(words.encode() + b"\n")
+        self._behind = False
+        self._say_left_out()
         self.on_room()
+
+    def _say_left_out(self) -> None:
+        if self._left_out and self._stream is not None:
+            count, self._left_out = self._left_out, 0
+            words = f"{count:,} lines are not shown, the reader was too slow; logs have all"
+            self._stream.write(f"zlaunch: {words}\n".encode())
 
     def flush(self) -> None:
         """Give the reader the rest, as long as it goes on taking."""
@@ -103,6 +105,7 @@ class Sink:
     def close(self) -> None:
         """Let go of the descriptor, which stays open for others."""
         if self._own is not None:
+            os.set_blocking(self._own, True)  # where it could not be opened anew, it is shared
             os.close(self._own)
 
 
@@ -198,13 +201,14 @@ class Console:
         for line in text.splitlines():
             words = f"zlaunch: {line}"
             styled = _styled(words, level) if self._colour_err else _encoded(words)
-            self._err.write(styled + b"\n")
+            self._err.write(styled + b"\n", always=True)
         self._progress.redraw()
 
     def quote(self, rank: int, lines: Iterable[bytes]) -> None:
         """Show lines of a rank again, among zlaunch's own words."""
         self._progress.hide()
-        self._err.write(b"".join(self._tags_err[rank] + line + b"\n" for line in lines))
+        tag = self._tags_err[rank]
+        self._err.write(b"".join(tag + line + b"\n" for line in lines), always=True)
 
     def close(self) -> None:
         """Show what is still waiting, as long as the reader takes it."""

@@ -20,6 +20,8 @@ WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[], None]
 
+_LONGEST_WAIT = 86400.0  # seconds
+
 
 class Timer:
     """A callback at a time of the monotonic clock; `cancel` makes it void."""
@@ -30,6 +32,11 @@ class Timer:
     def cancel(self) -> None:
         """Do not call back."""
         self._callback = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether there is nothing to call back any more."""
+        return self._callback is None
 
     def fire(self) -> None:
         """Call back once, unless cancelled."""
@@ -47,6 +54,7 @@ class Loop:
         self._timers: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._on_signal: dict[int, Callable[[int], None]] = {}
+        self._arrived: set[int] = set()
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
         self._stopped = False
 
@@ -100,15 +108,18 @@ class Loop:
             self.watch(self._wakeup[0].fileno(), READ, self._read_signals)
         for signum in signums:
             self._on_signal[signum] = callback
-            signal.signal(signum, _noted)
+            signal.signal(signum, self._note_signal)
+
+    def _note_signal(self, signum: int, _frame: object) -> None:
+        # The descriptor only wakes the loop: it may be full, and then forgets which signal.
+        self._arrived.add(signum)
 
     def _read_signals(self) -> None:
         assert self._wakeup is not None
-        # Equal signals that came together count once, as the kernel may fold them too.
-        for signum in dict.fromkeys(self._wakeup[0].recv(4096)):
-            callback = self._on_signal.get(signum)
-            if callback is not None:
-                callback(signum)
+        self._wakeup[0].recv(4096)
+        while self._arrived:
+            signum = self._arrived.pop()
+            self._on_signal[signum](signum)
 
     # Running
 
@@ -118,7 +129,7 @@ class Loop:
 
     def run(self) -> None:
         """Wait and call back until `stop`, or until there is nothing left to wait for."""
-        while not self._stopped and (self._watched or self._timers):
+        while not self._stopped and (self._watched or self._next_due() is not None):
             for key, events in self._selector.select(self._timeout()):
                 for event in (READ, WRITE):
                     # A callback before this one may have unwatched the descriptor.
@@ -128,7 +139,16 @@ class Loop:
             self._fire_due()
 
     def _timeout(self) -> float | None:
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        due = self._next_due()
+        if due is None:
+            return None
+        # epoll counts milliseconds in 32 bits, which a grace of weeks would exceed.
+        return min(max(0.0, due - time.monotonic()), _LONGEST_WAIT)
+
+    def _next_due(self) -> float | None:
+        while self._timers and self._timers[0][2].cancelled:
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
 
     def _fire_due(self) -> None:
         now = time.monotonic()
@@ -142,10 +162,6 @@ class Loop:
             for end in self._wakeup:
                 end.close()
         self._selector.close()
-
-
-def _noted(_signum: int, _frame: object) -> None:
-    """The signal's number is in the wake-up descriptor; the loop takes it from there."""
 
 
 def read_chunk(fd: int, size: int) -> bytes | None:

@@ -7,6 +7,9 @@ import socket
 
 from zlaunch.errors import InputError
 
+# psutil's names of states in which a connection has been closed by its process.
+_FADING = ("TIME_WAIT", "FIN_WAIT1", "FIN_WAIT2", "LAST_ACK", "CLOSING", "CLOSE")
+
 
 class ReservedPort:
     """A TCP port that stays ours until rank 0 listens on it.
@@ -79,7 +82,7 @@ def _users(port: int) -> tuple[str | None, bool]:
     for connection in connections:
         if not connection.laddr or connection.laddr.port != port:
             continue
-        if connection.status == psutil.CONN_TIME_WAIT:
+        if connection.status in _FADING:
             fading = True
         elif connection.pid:
             return f" by pid {connection.pid} ({_name(connection.pid)})", False

@@ -13,6 +13,7 @@ errors/           TORCHELASTIC_ERROR_FILE of each rank
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -43,8 +44,13 @@ def home_directory(env: Mapping[str, str]) -> Path:
 
 
 def new_run_id() -> str:
-    """Return an id that sorts by time and does not repeat: `20261130-041507-3fa2b1`."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+    """Return an id that sorts by time and does not repeat: `20261130-041507-3fa2b1c7`.
+
+    Of the last eight digits six count within the second, in steps of 64 nanoseconds.
+    """
+    seconds, rest = divmod(time.time_ns(), 1_000_000_000)
+    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(seconds))
+    return f"{moment}-{rest >> 6:06x}{os.urandom(1).hex()}"
 
 
 class RunDir:
@@ -91,9 +97,10 @@ class RunDir:
         Raises InputError where the place cannot be written.
         """
         try:
+            for path in (self.path.parent.parent, self.path.parent):
+                _make_private(path)
             for path in (self.path, self.logs, self.path / "errors"):
-                path.mkdir(mode=_DIRECTORY, parents=True, exist_ok=False)
-            self.path.parent.parent.chmod(_DIRECTORY)
+                path.mkdir(mode=_DIRECTORY)
             self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
         except OSError as error:
@@ -139,15 +146,17 @@ class RunDir:
 
         Raises ZlaunchError where it cannot be read.
         """
-        try:
-            record = RunRecord.from_json(json.loads(self.record_path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ZlaunchError(f"{self.record_path} cannot be read: {error}") from error
+        record = self._read()
         if record.state == RUNNING and not self.launcher_lives():
-            # It may have ended between the two looks.
-            again = RunRecord.from_json(json.loads(self.record_path.read_text(encoding="utf-8")))
+            again = self._read()  # it may have ended between the two looks
             return again if again.state != RUNNING else _lost(again)
         return record
+
+    def _read(self) -> RunRecord:
+        try:
+            return RunRecord.from_json(json.loads(self.record_path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ZlaunchError(f"{self.record_path} cannot be read: {error}") from error
 
     def launcher_lives(self) -> bool:
         """Whether a launcher holds the lock of this run."""
@@ -164,6 +173,18 @@ class RunDir:
         return False
 
 
+def _make_private(path: Path) -> None:
+    """Make a directory of ours; one that is there keeps its mode, it may serve others too."""
+    if path.is_dir():
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=_DIRECTORY, exist_ok=True)
+    except FileExistsError as error:
+        code = errno.ENOTDIR
+        raise NotADirectoryError(code, os.strerror(code), error.filename) from error
+
+
 def _lost(record: RunRecord) -> RunRecord:
     fields: dict[str, Any] = {**record.to_json(), "state": LOST}
     return RunRecord.from_json(fields)
@@ -175,6 +196,13 @@ def unwritable(path: Path, error: OSError) -> InputError:
         f"the run directory cannot be written: {error.filename or path}: {error.strerror}",
         hint="free space there, or set ZLAUNCH_HOME to a directory that can be written",
     )
+
+
+def _name(run: RunDir) -> str | None:
+    try:
+        return run.read_record().name
+    except ZlaunchError:  # a broken record must not hide the others
+        return None
 
 
 class RunStore:
@@ -228,7 +256,7 @@ class RunStore:
                 hint="give more of the id",
             )
         for run in self.newest_first():
-            if run.read_record().name == reference:
+            if _name(run) == reference:
                 return run
         raise InputError(
             f"there is no run '{reference}' in {self._runs}", hint="`zlaunch ps` lists the runs"

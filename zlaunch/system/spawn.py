@@ -5,23 +5,27 @@ Travels to the agent, so it stays within Python 3.9 and the standard library.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 
 from zlaunch.run.messages import Exit
 
 # prctl(2) and fcntl(2); not in the standard library of Python 3.9.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_F_SETPIPE_SZ = 1031
+_F_SETPIPE_SZ, _F_GETPIPE_SZ = 1031, 1032
 # Bytes. The system lets each user have 64 MiB in pipes before it makes new ones tiny, so what
 # a rank takes has to leave room for hundreds of them.
 _PIPE_SIZE = 256 << 10
+
+_SWEEP = 2.0  # seconds for orphans to be gone after KILL
 
 _LINUX = sys.platform.startswith("linux")
 _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
@@ -83,7 +87,10 @@ class Process:
 
     def signal(self, signum: int) -> None:
         """Send `signum` to the main process; only valid until `end_group`."""
-        os.kill(self.pid, signum)
+        try:
+            os.kill(self.pid, signum)
+        except PermissionError:  # a set-uid program of another user
+            return
 
     def kill_group(self) -> None:
         """Send KILL to everything in the group; only valid until `end_group`."""
@@ -103,7 +110,8 @@ def enlarge_pipe(fd: int) -> None:
     """Make a pipe hold more than the usual 64 KiB: fewer switches for the same bytes."""
     if _LINUX:
         try:
-            fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_SIZE)
+            if fcntl.fcntl(fd, _F_GETPIPE_SZ) < _PIPE_SIZE:
+                fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_SIZE)
         except OSError:
             return  # over the user's quota; the default size does
 
@@ -117,8 +125,31 @@ def _die_with(parent: int) -> None:
         os._exit(128 + signal.SIGKILL)
 
 
-def children() -> list[int]:
-    """The pids of this process's children, adopted orphans among them."""
+# Orphans: descendants that left their rank's group, adopted when their parent died
+
+
+def reap_orphans(others: Collection[int]) -> None:
+    """Reap adopted orphans that have ended; `others` are children that somebody waits for."""
+    for pid in _children():
+        if pid not in others:
+            _reap_if_dead(pid)
+
+
+def sweep(others: Collection[int] = ()) -> None:
+    """Kill and reap every child but `others`; a dying one hands us its own children."""
+    deadline = time.monotonic() + _SWEEP
+    while time.monotonic() < deadline:
+        left = [pid for pid in _children() if pid not in others]
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+            _reap_if_dead(pid)
+        time.sleep(0.005)  # the workers are gone: nothing else waits meanwhile
+
+
+def _children() -> list[int]:
     pids: list[int] = []
     try:
         for thread in os.listdir("/proc/self/task"):
@@ -127,3 +158,10 @@ def children() -> list[int]:
     except OSError:
         return pids
     return pids
+
+
+def _reap_if_dead(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return

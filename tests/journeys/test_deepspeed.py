@@ -1,0 +1,120 @@
+"""The main job with the real DeepSpeed, on two CPU ranks: slow, and what all else is for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from pathlib import Path
+
+import pytest
+from journeys import Done, Journey
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MISSING = [name for name in ("torch", "deepspeed") if importlib.util.find_spec(name) is None]
+
+pytestmark = [
+    pytest.mark.deepspeed,
+    pytest.mark.timeout(400),  # DeepSpeed compiles an operator when it first runs
+    pytest.mark.skipif(bool(MISSING), reason=f"without {', '.join(MISSING)}"),
+]
+SMALL = ["--steps", "10", "--layers", "1", "--width", "32", "--block", "32", "--log-every", "1"]
+FAST = [
+    "--set=optimizer.params.lr=1e-2",
+    "--set=scheduler.params.warmup_max_lr=1e-2",
+    "--set=scheduler.params.warmup_num_steps=2",
+    "--accumulate=1",
+]
+
+
+@pytest.fixture
+def home(journey: Journey) -> Journey:
+    """With the user's own home, where DeepSpeed keeps the operators it has compiled."""
+    journey.env["HOME"] = os.environ.get("HOME", "/tmp")
+    return journey
+
+
+def losses(text: str) -> list[float]:
+    """The loss lines of rank 0, which have to carry its tag."""
+    return [float(loss) for loss in re.findall(r"^0 \| step .*\bloss ([0-9.]+)", text, re.M)]
+
+
+def trained(done: Done) -> None:
+    assert done.code == 0, done.text[-4000:]
+    seen = losses(done.out)
+    assert len(seen) >= 3, done.out[-2000:]
+    assert seen[-1] < seen[0] - 0.05
+    assert all(re.match(r"[01] \| ", line) for line in done.out.splitlines())
+    assert "finished: 2 ranks" in done.err
+
+
+def test_zero2_trains_on_two_ranks(home: Journey) -> None:
+    script = str(EXAMPLES / "train_gpt.py")
+    done = home.zlaunch("run", "--cpu", "2", *FAST, script, *SMALL, seconds=300)
+    trained(done)
+    assert "rank 0 of 2" in done.out
+    assert "1 | rank 1 of 2" in done.out
+    assert "zero2 bf16: batch 8 = 4 x 1 accumulated x 2 ranks" in done.err
+    assert "ZeRO" in home.log(0).decode() or "zero" in home.log(0).decode()
+
+
+def test_two_runs_at_once_both_train(home: Journey) -> None:
+    script = str(EXAMPLES / "train_gpt.py")
+    lives = [home.start("run", "--cpu", "2", *FAST, script, *SMALL) for _ in range(2)]
+    for live in lives:
+        trained(live.end(300))
+    assert len(home.runs) == 2
+
+
+def test_deepspeeds_own_launcher_line(home: Journey) -> None:
+    """`deepspeed SCRIPT --ds-config FILE`, with the user's own file and one word changed."""
+    home.script("""{
+      "train_batch_size": 4, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true},
+      "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}
+    }""", "mine.json")  # fmt: skip
+    script = str(EXAMPLES / "train_gpt.py")
+    line = ["--ds-config", "mine.json", script, "--ds-config", "{ds_config}", *SMALL]
+    done = home.zlaunch("run", "--cpu", "2", *line, seconds=300)
+    trained(done)
+
+
+def test_a_rank_that_fails_in_training_ends_the_other(home: Journey) -> None:
+    """Rank 0 waits in a collective for rank 1, which is gone: minutes with other launchers."""
+    script = home.script("""
+import deepspeed, os, torch
+from deepspeed import comm
+deepspeed.init_distributed()
+comm.barrier()
+if comm.get_rank() == 1:
+    raise RuntimeError("the data of rank 1 is broken")
+comm.all_reduce(torch.ones(3))
+comm.barrier()
+""")
+    done = home.zlaunch("run", "--cpu", "2", script, seconds=120)
+    assert done.code == 1
+    assert "the data of rank 1 is broken" in done.text
+    home.assert_gone()
+
+
+def test_the_trainer_enters_deepspeed_unchanged(home: Journey) -> None:
+    pytest.importorskip("transformers")
+    script = str(EXAMPLES / "hf_trainer.py")
+    line = ["--steps", "3", "--batch", "2", "--accumulate", "1", "--block", "32"]
+    done = home.zlaunch("run", "--cpu", "2", "--recipe", "zero2", script, *line, seconds=300)
+    assert done.code == 0, done.text[-4000:]
+    assert "0 | trained in DeepSpeedEngine" in done.out
+    plain = home.zlaunch("run", "--cpu", "2", script, *line, seconds=300)
+    assert plain.code == 0, plain.text[-4000:]
+    assert "DeepSpeedEngine" not in plain.out  # nothing asked for it
+    assert "--recipe zero2" in plain.err
+
+
+def test_accelerate_trains_on_the_cpu(home: Journey) -> None:
+    pytest.importorskip("accelerate")
+    script = str(EXAMPLES / "accelerate_gpt.py")
+    line = ["--steps", "8", "--batch", "2", "--block", "32", "--log-every", "2"]
+    done = home.zlaunch("run", "--cpu", "2", "--recipe", "zero2", script, *line, seconds=300)
+    assert done.code == 0, done.text[-4000:]
+    assert "on 2 workers" in done.out
+    assert losses(done.out)[-1] < losses(done.out)[0]
+    assert "GPU" in done.err  # says why this is not ZeRO

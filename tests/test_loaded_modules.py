@@ -1,0 +1,80 @@
+"""What a command or an agent loads, asked of real interpreters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zlaunch.run.messages import Decoder, Ready
+
+ROOT = str(Path(__file__).parents[1])
+HEAVY = {"torch", "deepspeed", "paramiko", "rich", "pydantic"}
+COMMAND = """
+import sys
+from zlaunch.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("loaded:", *sys.modules, file=sys.stderr)
+"""
+SERVE = "import sys; sys.path.append(sys.argv[1]); from zlaunch.agent.node import serve; serve(7)"
+
+
+def loaded_by(*args: str) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *args], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert "Usage" in done.stdout
+    return set(done.stderr.rpartition("loaded:")[2].split())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    loaded = loaded_by("--help")
+    assert "typer" in loaded
+    assert HEAVY & loaded == set()
+
+
+def test_help_of_run_loads_nothing_heavy() -> None:
+    loaded = loaded_by("run", "--help")
+    assert "zlaunch.cli.run" in loaded
+    assert HEAVY & loaded == set()
+
+
+def test_the_agent_loads_the_standard_library_only() -> None:
+    code = "import sys, zlaunch.agent.node; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "zlaunch.system.loop" in loaded
+    assert (HEAVY | {"typer", "click", "psutil", "pynvml"}) & loaded == set()
+    assert not any(name.startswith(("zlaunch.cli", "zlaunch.launcher")) for name in loaded)
+
+
+def python39() -> str | None:
+    """A Python 3.9 that really starts; a shim of a version manager may not."""
+    named = os.environ.get("ZLAUNCH_TEST_PYTHON39") or shutil.which("python3.9")
+    if named is None:
+        return None
+    version = "import sys; print(sys.version_info[:2] == (3, 9))"
+    said = subprocess.run([named, "-c", version], capture_output=True, text=True, check=False)
+    return named if said.stdout.strip() == "True" else None
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["this Python", "Python 3.9"])
+def test_an_agent_serves_without_site_packages(old: bool) -> None:
+    """Without `site` nothing installed can be imported; the link is closed at once."""
+    python = python39() if old else sys.executable
+    if python is None:
+        pytest.skip("no Python 3.9 here; ZLAUNCH_TEST_PYTHON39 may name one")
+    command = [python, "-I", "-S", "-B", "-c", SERVE, ROOT]
+    done = subprocess.run(command, input=b"", capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (ready,) = Decoder().feed(done.stdout)
+    assert isinstance(ready, Ready)
+    assert ready.node_rank == 7
