@@ -187,10 +187,7 @@ def test_the_launcher_is_killed_and_ranks_are_stubborn(journey: Journey) -> None
     journey.assert_gone(15)  # the grace that was asked for counts here too
 
 
-@pytest.mark.parametrize(
-    "script",
-    [SLEEP, STUBBORN, FORKER],
-)
+@pytest.mark.parametrize("script", [SLEEP, STUBBORN, FORKER])
 def test_the_agent_is_killed(journey: Journey, script: str) -> None:
     live = up(journey, script)
     [agent] = children_of(live.pid)

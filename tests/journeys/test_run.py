@@ -10,7 +10,6 @@ import socket
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -280,8 +279,6 @@ def test_the_folder_of_the_run_is_left_as_it_was(journey: Journey) -> None:
 
 def test_workers_have_the_default_signals(journey: Journey) -> None:
     """Python ignores SIGPIPE for itself; a shell's pipeline in a worker relies on it."""
-    status = Path("/proc/self/status").read_text()
-    assert "SigIgn" in status
     script = journey.script("#!/bin/sh\ngrep -E 'SigIgn|SigBlk' /proc/self/status\n", "show.sh")
     (journey.folder / script).chmod(0o755)
     done = journey.zlaunch("run", "--cpu", "1", "--no-python", "./show.sh")

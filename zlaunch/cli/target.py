@@ -75,13 +75,13 @@ def _facts(path: Path, request: Request) -> ScriptFacts:
         return read_script(source, str(path))
     except (RecursionError, MemoryError):  # too deep for the parser: let Python say so
         return ScriptFacts()
-    except (SyntaxError, ValueError) as error:
+    except SyntaxError as error:
         if request.python is not None:  # another interpreter may know another grammar
             return ScriptFacts()
         raise _not_python(path, source, error) from error
 
 
-def _not_python(path: Path, source: bytes, error: Exception) -> InputError:
+def _not_python(path: Path, source: bytes, error: SyntaxError) -> InputError:
     first = source.split(b"\n", 1)[0]
     if first.startswith(b"#!") and b"python" not in first:
         return InputError(
@@ -93,11 +93,9 @@ def _not_python(path: Path, source: bytes, error: Exception) -> InputError:
             f"{path} is a hostfile; the script is missing before it",
             hint=f"zlaunch multinode --hostfile {path} SCRIPT",
         )
-    if isinstance(error, SyntaxError):
-        where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
-        line = (error.text or "").rstrip()
-        return InputError(f"{error.msg}: {line.strip()}" if line else str(error.msg), where=where)
-    return InputError(f"script {path} cannot be read as Python: {error}")
+    where = f"{path}:{error.lineno or 1}:{error.offset or 1}"
+    line = (error.text or "").strip()
+    return InputError(f"{error.msg}: {line}" if line else str(error.msg), where=where)
 
 
 def _is_hostfile(source: bytes) -> bool:

@@ -28,7 +28,10 @@ def read_script(source: bytes, name: str) -> ScriptFacts:
 
     Raises SyntaxError as the interpreter would.
     """
-    tree = ast.parse(source, filename=name)
+    try:
+        tree = ast.parse(source, filename=name)
+    except ValueError as error:  # NUL bytes, before Python 3.11.4
+        raise SyntaxError(str(error)) from error
     return ScriptFacts(
         target=_target(tree),
         local_rank_option=_local_rank_option(tree),
