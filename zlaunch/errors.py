@@ -6,7 +6,6 @@
     │   ├── SelectionError           hosts or devices that are not there
     │   ├── ConfigError              a recipe, override or ds_config that cannot be used
     │   └── BatchError               batch numbers that do not multiply out
-    ├── LimitError              124  a limit set by the user ran out
     └── BackendError            125  an agent could not be reached or was lost
 
 A worker's failure is not an error of zlaunch: it is a value (`run.messages.Exited`)
@@ -56,12 +55,6 @@ class ConfigError(InputError):
 
 class BatchError(InputError):
     """Batch numbers that do not multiply out for the world size."""
-
-
-class LimitError(ZlaunchError):
-    """A limit that the user set ran out."""
-
-    exit_code: ClassVar[int] = 124
 
 
 class BackendError(ZlaunchError):

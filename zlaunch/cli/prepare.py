@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from zlaunch.cli.ds_config import DsConfig, make_ds_config
 from zlaunch.cli.request import Request
@@ -163,13 +161,3 @@ def _details(env: Mapping[str, str]) -> tuple[str, ...]:
     """What only -v tells."""
     names = replaced(env)
     return (f"replaced inherited {', '.join(names)}",) if names else ()
-
-
-def environment() -> dict[str, str]:
-    """The environment that the workers inherit."""
-    return dict(os.environ)
-
-
-def command_line(request: Request) -> Any:
-    """The user's command as typed, for the record."""
-    return (request.script, *request.args)

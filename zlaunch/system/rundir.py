@@ -17,7 +17,6 @@ import errno
 import fcntl
 import json
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -83,11 +82,6 @@ class RunDir:
     def log(self, rank: int) -> Path:
         """The file with everything that `rank` wrote."""
         return self.logs / f"rank-{rank}.log"
-
-    def ranks_logged(self) -> tuple[int, ...]:
-        """The ranks that have a log, in order."""
-        names = (re.fullmatch(r"rank-(\d+)\.log", path.name) for path in self.logs.glob("*"))
-        return tuple(sorted(int(name[1]) for name in names if name))
 
     # Writing
 
