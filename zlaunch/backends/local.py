@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +49,24 @@ class LocalLink:
         """Close the link, upon which the agent leaves; one that does not is killed."""
         assert self._process.stdin
         self._process.stdin.close()
-        try:
-            code = self._process.wait(timeout)
-        except subprocess.TimeoutExpired:
+        if not self._ends_within(timeout):
             self._process.kill()
-            code = self._process.wait()
+        code = self._process.wait()
         return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def _ends_within(self, timeout: float) -> bool:
+        """Wait on a pidfd, where there is one: `Popen.wait` would look every now and then."""
+        try:
+            fd = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):
+            try:
+                return self._process.wait(timeout) is not None
+            except subprocess.TimeoutExpired:
+                return False
+        try:
+            return bool(select.select([fd], [], [], timeout)[0])
+        finally:
+            os.close(fd)
 
 
 class LocalBackend:

@@ -159,7 +159,10 @@ def maybe_interesting(chunk: bytes) -> bool:
 
     A chunk must be made of whole lines: a marker cut in two is not seen.
     """
-    return any(marker in chunk for marker in MARKERS)
+    for marker in MARKERS:  # noqa: SIM110 - any() is half as fast, and every byte passes here
+        if marker in chunk:
+            return True
+    return False
 
 
 def parse_line(text: str) -> Line | None:

@@ -30,6 +30,7 @@ from zlaunch.run.messages import (
     Closed,
     Decoder,
     Exited,
+    Message,
     Order,
     ProtocolError,
     Refused,
@@ -139,16 +140,28 @@ class Launcher:
             self._lose(agent, "has ended")
             return
         try:
-            for event in agent.decoder.feed(data):
-                if isinstance(event, OutputEvent):
-                    self._output.take(event.rank, event.data)
-                elif not isinstance(event, (Start, Stop, Signal)):
-                    self._note(event)
-                    self._happen(event)
-            if self._console.full:
-                self._pause()
+            self._take(agent.decoder.feed(data))
         except ProtocolError as error:
             self._lose(agent, f"sent what cannot be read: {error}")
+        if self._console.full:
+            self._pause()
+
+    def _take(self, messages: Iterable[Message]) -> None:
+        """Take in what came in one read; output that follows on another of its rank is joined."""
+        written: dict[int, list[bytes]] = {}
+        for message in messages:
+            if isinstance(message, OutputEvent):
+                written.setdefault(message.rank, []).append(message.data)
+            elif not isinstance(message, (Start, Stop, Signal)):
+                self._take_output(written)
+                self._note(message)
+                self._happen(message)
+        self._take_output(written)
+
+    def _take_output(self, written: dict[int, list[bytes]]) -> None:
+        for rank, pieces in written.items():
+            self._output.take(rank, b"".join(pieces))
+        written.clear()
 
     def _pause(self) -> None:
         """Read no more from the agents until the console's reader has caught up."""

@@ -1,0 +1,1 @@
+"""What every benchmark needs: contenders, processes, rounds, a table."""
