@@ -80,6 +80,16 @@ class TestRecordings:
         assert len(warnings(readings)) == 1  # nine in a row, at the start
         assert "normal only while the loss scale is still being found" in warnings(readings)[0]
 
+    def test_a_scale_that_grew_in_silence(self) -> None:
+        """A run on GPUs: from 2^24 down to 2^16, doubled unheard three times, then down again."""
+        state, readings = follow(recorded("fp16_growth.log"))
+        summary = summarize(state)
+        assert summary is not None
+        assert (summary.skipped, summary.steps) == (12, 150)
+        assert (summary.first_scale, summary.last_scale) == (16777216, 131072)
+        assert summary.verdict == "settled"
+        assert sum(reading.mark == "mark" for reading in readings) == 3
+
     @pytest.mark.parametrize("stage", [1, 2, 3])
     def test_the_search_is_folded_and_later_overflows_are_marked(self, stage: int) -> None:
         lines = recorded(f"overflow_stage{stage}.log")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 from pathlib import Path
 
@@ -27,10 +26,19 @@ FAST = [
 ]
 
 
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where DeepSpeed keeps the operators that it compiles: once for all tests here.
+
+    Not in the user's cache: another ninja or another environment that shares it would have
+    them compiled anew.
+    """
+    return tmp_path_factory.mktemp("compiled")
+
+
 @pytest.fixture
-def home(journey: Journey) -> Journey:
-    """With the user's own home, where DeepSpeed keeps the operators it has compiled."""
-    journey.env["HOME"] = os.environ.get("HOME", "/tmp")
+def home(journey: Journey, compiled: Path) -> Journey:
+    journey.env["TORCH_EXTENSIONS_DIR"] = str(compiled)
     return journey
 
 

@@ -88,7 +88,6 @@ def test_a_reader_that_stalls_and_comes_back(stalled: list[str]) -> None:
     assert any("failed (exit code 1)" in line for line in stalled)
 
 
-@pytest.mark.xfail(reason="it stands behind the report of the failure")
 def test_what_is_missing_is_counted_where_it_is_missing(stalled: list[str]) -> None:
     [gap] = [i for i, line in enumerate(stalled) if "lines are not shown" in line]
     [report] = [i for i, line in enumerate(stalled) if "failed first" in line]
