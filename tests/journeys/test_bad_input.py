@@ -258,3 +258,17 @@ def test_help_is_no_error(journey: Journey, line: str) -> None:
     assert "Usage: zlaunch" in done.text
     assert "error" not in done.err
     assert not journey.home.exists()
+
+
+def test_more_ranks_than_files_may_be_open(journey: Journey, script: str) -> None:
+    line = [*ZLAUNCH, "run", "--cpu", "64", script]
+    done = journey.start(*line, command=("sh", "-c", 'ulimit -n 40; exec "$@"', "sh")).end()
+    assert done.code == 2
+    assert "Too many open files" in done.err
+    assert "ulimit -n" in done.err
+    assert journey.zlaunch("ps", "--json").stdout.strip() == b"[]"
+
+
+def test_deepspeeds_word_for_one_machine(journey: Journey, script: str) -> None:
+    assert "--num-nodes 2" in refused(journey, "run", "--num_nodes=2", "--cpu", "1", script)
+    assert journey.zlaunch("run", "-q", "--num_nodes", "1", "--cpu", "1", script).code == 0

@@ -104,6 +104,8 @@ def run(
     grace: Annotated[
         float, typer.Option("--grace", metavar="SECONDS", help="From TERM to KILL on stopping.")
     ] = 30.0,
+    num_nodes: Annotated[int | None, typer.Option("--num-nodes", hidden=True)] = None,
+    hostfile: Annotated[str | None, typer.Option("--hostfile", "-H", hidden=True)] = None,
     show_plan: Annotated[
         bool, typer.Option("--dry-run", help="Show the plan; start nothing.")
     ] = False,
@@ -147,9 +149,17 @@ def run(
         quiet=quiet,
         verbose=verbose,
     )
+    _refuse_many_nodes(num_nodes, hostfile)
     if as_json and not show_plan:
         raise InputError("--json shows the plan as data", hint="give it together with --dry-run")
     if show_plan:
         dry_run(request, as_json=as_json)
         raise typer.Exit(0)
     raise typer.Exit(start(request))
+
+
+def _refuse_many_nodes(num_nodes: int | None, hostfile: str | None) -> None:
+    """DeepSpeed's options for several machines: one node is what `run` is for."""
+    if hostfile is not None or num_nodes not in {None, -1, 1}:
+        given = f"--hostfile {hostfile}" if hostfile else f"--num-nodes {num_nodes}"
+        raise InputError(f"{given}: zlaunch run trains on this machine alone")

@@ -53,11 +53,10 @@ def start(request: Request) -> int:
     port = ReservedPort(request.master_port)
     prepared = prepare(request, env, run, port)
     record = _record(request, prepared, run, env)
-    _make_run_directory(RunStore(home_directory(env)), run, record, prepared)
     loop = Loop()
     console = _console(loop, prepared, env, quiet=request.quiet)
-    loss_scale, ranks = _loss_scale(prepared.ds.config), range(record.world_size)
-    output = Output(run, console, ranks, loss_scale, verbose=request.verbose)
+    output = _make_run(request, prepared, run, record, console)
+    RunStore(home_directory(env)).set_latest(run)
     launcher = Launcher(prepared.plan, LocalBackend(), loop, console, output, request.grace)
     _introduce(console, prepared, run, verbose=request.verbose)
     try:
@@ -93,14 +92,17 @@ def _record(request: Request, prepared: Prepared, run: RunDir, env: Mapping[str,
     )
 
 
-def _make_run_directory(
-    store: RunStore, run: RunDir, record: RunRecord, prepared: Prepared
-) -> None:
+def _make_run(
+    request: Request, prepared: Prepared, run: RunDir, record: RunRecord, console: Console
+) -> Output:
+    """Make the run directory with all its files; a record is written once nothing can fail."""
     run.create()
     if prepared.ds.config is not None:
         run.write_text(run.ds_config, to_json(prepared.ds.config))
+    loss_scale, ranks = _loss_scale(prepared.ds.config), range(record.world_size)
+    output = Output(run, console, ranks, loss_scale, verbose=request.verbose)
     run.write_record(record)
-    store.set_latest(run)
+    return output
 
 
 def _write_end(run: RunDir, record: RunRecord, console: Console) -> None:

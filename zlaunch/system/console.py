@@ -73,10 +73,11 @@ class Sink:
         """Leave a reader behind that took too little in the time it was given."""
         assert self._stream is not None
         self._check = None
-        if self.full:
-            if self._stream.taken - before >= _KEEPING_UP:
+        if self._stream.taken - before >= _KEEPING_UP:
+            if self.full:
                 self._watch_reader()
                 return
+        elif self._stream.pending > _FULL // 2:  # it took some, and far from all
             self._behind = True
         self.on_room()
 

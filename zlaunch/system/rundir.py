@@ -186,10 +186,12 @@ def _lost(record: RunRecord) -> RunRecord:
 
 def unwritable(path: Path, error: OSError) -> InputError:
     """Return the error for a run directory that cannot be written."""
-    return InputError(
-        f"the run directory cannot be written: {error.filename or path}: {error.strerror}",
-        hint="free space there, or set ZLAUNCH_HOME to a directory that can be written",
-    )
+    if error.errno == errno.EMFILE:
+        hint = "each rank needs a file: raise `ulimit -n`"
+    else:
+        hint = "free space there, or set ZLAUNCH_HOME to a directory that can be written"
+    where = error.filename or path
+    return InputError(f"the run directory cannot be written: {where}: {error.strerror}", hint=hint)
 
 
 def _name(run: RunDir) -> str | None:
