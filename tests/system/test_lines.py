@@ -44,7 +44,9 @@ def test_nothing_is_nothing_and_empty_lines_are_lines() -> None:
     assert shown([b"\n", b"\n\n"]) == b"\n\n\n"
 
 
-text_lines = st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r\x1b")))
+text_lines = st.lists(
+    st.text(st.characters(codec="utf-8", exclude_categories=("Cc",), include_characters="\a\b\t"))
+)
 
 
 @relaxed
@@ -160,3 +162,52 @@ def test_a_long_line_within_the_limit_is_whole(length: int) -> None:
     line = b"x" * length + b"\n"
     assert shown([line]) == line
     assert shown([line[:-1], b"\n"]) == line
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        (b"\x1bPx", b""),  # a device control string that nobody ends
+        (b"a\x1b_hidden\x1b\\b", b"ab"),
+        (b"\x1b]0;title\x07text", b"text"),
+        (b"\x1b[31mred\x1b[0m", b"\x1b[31mred\x1b[0m"),
+        (b"\x1b[38:2::1:2:3mred", b"\x1b[38:2::1:2:3mred"),
+        (b"\x1b[>4;2mtext", b"text"),
+        (b"\x1b#8\x1bZ\x1bn\x1b~text", b"text"),
+        (b"\x1b", b""),
+        (b"shift \x0e\x0f\x00 out", rb"shift \x0e\x0f\x00 out"),
+        ("c1 \x9b2J \xe9".encode(), "c1 \\x9b2J \xe9".encode()),
+    ],
+)
+def test_nothing_but_colour_reaches_the_screen(written: bytes, shown: bytes) -> None:
+    assert LineCutter().feed(written + b"\n") == shown + b"\n"
+    cutter = LineCutter()
+    assert cutter.feed(written) == b""
+    assert cutter.unfinished() == shown
+
+
+def tqdm_at(position: int, text: bytes) -> list[bytes]:
+    """The writes with which tqdm refreshes a bar below others."""
+    return [b"\n" * position, b"\r" + text, b"\x1b[A" * position] if position else [b"\r" + text]
+
+
+def test_nested_progress_bars_are_one_line_in_progress() -> None:
+    cutter, shown = LineCutter(), b""
+    for outer in range(3):
+        for inner in range(50):
+            for write in [*tqdm_at(0, b"outer %d" % outer), *tqdm_at(1, b"inner %d" % inner)]:
+                shown += cutter.feed(write)
+        assert cutter.unfinished() == b"inner 49"
+    shown += cutter.feed(b"\nall done\n")
+    assert shown.count(b"\n") <= 4
+    assert shown.endswith(b"all done\n")
+
+
+def test_what_follows_a_bar_lets_it_go() -> None:
+    cutter = LineCutter()
+    cutter.feed(b"\n\rinner\x1b[A\r")
+    assert cutter.feed(b"\r100%\n") == b""
+    assert cutter.unfinished() == b"100%"
+    assert cutter.feed(b"saved\n") == b"100%\nsaved\n"
+    assert cutter.feed(b"\rlast\n") == b""
+    assert cutter.finish() == b"last\n"

@@ -13,6 +13,7 @@ import typer
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.errors import InputError
 from zlaunch.launcher import report
+from zlaunch.run.record import RunRecord
 from zlaunch.spec.ranks import parse_ranks
 from zlaunch.system.console import ProgressLines
 from zlaunch.system.follow import Follower
@@ -104,14 +105,20 @@ def _ranks(run: RunDir, text: str) -> list[int]:
     return sorted(parse_ranks(text, run.read_record().world_size, "--rank"))
 
 
+def _labels(record: RunRecord) -> dict[int, str]:
+    try:
+        hosts = {worker["rank"]: worker["host"] for worker in record.plan["workers"]}
+        nodes = len(record.plan["nodes"])
+    except (KeyError, TypeError):  # the ranks are known all the same
+        hosts, nodes = dict.fromkeys(range(record.world_size), ""), 1
+    return report.labels(hosts, record.world_size, nodes)
+
+
 class _Printer:
     """Writes tagged lines to stdout; a progress bar as its last state."""
 
     def __init__(self, run: RunDir, ranks: list[int], grep: str | None) -> None:
-        record = run.read_record()
-        hosts = {worker["rank"]: worker["host"] for worker in record.plan["workers"]}
-        nodes = len(record.plan["nodes"])
-        labels = report.labels(hosts, record.world_size, nodes)
+        labels = _labels(run.read_record())
         self._tags = {rank: f"{labels[rank]} | ".encode() for rank in ranks}
         self._cutters = {rank: LineCutter() for rank in ranks}
         self._wanted = _matcher(grep)

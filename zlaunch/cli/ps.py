@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from typing import Annotated, Any
@@ -19,6 +20,7 @@ from zlaunch.system.rundir import RunStore, home_directory
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _SHOWN = 20
+_NARROWEST = 12  # columns for the command
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,20 +78,16 @@ def _seconds(record: RunRecord) -> float:
 
 
 def _print_table(records: list[RunRecord]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    rows = [_row(record) for record in records]
-    table = Table(box=None, pad_edge=False)
     headings = ("ID", "NAME", "STATE", "RANKS", "EXIT", "STARTED", "TOOK", "COMMAND")
-    for i, heading in enumerate(headings):
-        # Only the command gives way where the terminal is narrow.
-        widest = max(len(heading), *(len(row[i]) for row in rows))
-        table.add_column(heading, no_wrap=True, min_width=None if i == 7 else widest)
+    rows = [headings, *(_row(record) for record in records)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(headings) - 1)]
+    # Only the command gives way where the terminal is narrow.
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for row in rows:
-        table.add_row(*row)
-    width = None if sys.stdout.isatty() else 10_000
-    Console(markup=False, highlight=False, emoji=False, width=width).print(table)
+        cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)]
+        line = "  ".join([*cells, row[-1]]).rstrip()
+        room = None if width is None else max(width, sum(widths) + 2 * len(widths) + _NARROWEST)
+        typer.echo(line if room is None or len(line) <= room else line[: room - 1] + "…")
 
 
 def _row(record: RunRecord) -> tuple[str, ...]:

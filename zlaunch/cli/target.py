@@ -50,7 +50,12 @@ def read_facts(request: Request) -> ScriptFacts:
     if request.no_python:
         return ScriptFacts()
     if request.module:
-        source = _module_source(request.script)
+        try:
+            source = _module_source(request.script)
+        except InputError:
+            if request.python is None:
+                raise
+            source = None  # another interpreter has other modules
         return _facts(source, request) if source is not None else ScriptFacts()
     script = Path(request.script)
     if script.is_dir():

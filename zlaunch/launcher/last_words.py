@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 _HELD = 32 << 10  # bytes
+_LOOKED_AT = 256 << 10  # bytes of a larger block
+_WIDEST = 400  # bytes of a line in one
 _FEW, _MOST = 20, 80  # lines; more than few only for a traceback
 _TRACEBACK = b"Traceback (most recent call last)"
 
@@ -21,7 +23,8 @@ class LastWords:
         if not block:
             return
         if len(block) > _HELD:
-            block = block[-_HELD:].partition(b"\n")[2]
+            lines = block[-_LOOKED_AT:].split(b"\n")[-1 - _MOST : -1]
+            block = b"".join(line[:_WIDEST] + b"\n" for line in lines)
         self._blocks.append(block)
         self._size += len(block)
         while self._size - len(self._blocks[0]) > _HELD:

@@ -8,6 +8,8 @@ from typing import Any
 
 from zlaunch.run.outcome import Outcome
 
+_LAST_SECOND = 1e11  # a time beyond is none
+
 RUNNING, FINISHED, FAILED, STOPPED, LOST = "running", "finished", "failed", "stopped", "lost"
 
 
@@ -44,7 +46,25 @@ class RunRecord:
         Raises KeyError or TypeError where it is no record.
         """
         known = {name: data[name] for name in cls.__dataclass_fields__ if name in data}
-        return cls(**{**known, "command": tuple(data["command"])})
+        record = cls(**{**known, "command": tuple(data["command"])})
+        record._check()
+        return record
+
+    def _check(self) -> None:
+        """Hold what is read to its types, on which others rely."""
+        times = (self.started, 0.0 if self.ended is None else self.ended)
+        texts = (self.id, self.state, self.cwd, self.name or "", *self.command)
+        good = (
+            all(isinstance(text, str) for text in texts)
+            and all(isinstance(at, (int, float)) and 0 <= at < _LAST_SECOND for at in times)
+            and isinstance(self.world_size, int)
+            and self.world_size > 0
+            and isinstance(self.plan, Mapping)
+            and isinstance(self.launcher_pid, int)
+            and isinstance(self.exit_code, (int, type(None)))
+        )
+        if not good:
+            raise TypeError("a value is not of its type")
 
     def ended_with(self, outcome: Outcome, at: float) -> RunRecord:
         """Return the record of the finished run."""

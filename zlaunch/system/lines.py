@@ -10,46 +10,82 @@ import re
 
 LONGEST = 64 << 10  # bytes of a line; what is longer is shown cut
 _SHOWN = 4 << 10  # bytes shown of a line that is cut
-# Cursor movements, window titles and the like would garble a screen that several ranks
-# share; colours (m) pass.
-_CONTROL = re.compile(
-    rb"\x1b(?:\[[0-?]*[ -/]*(?!m)[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[()][0-9A-B]|[=>78cM])"
+# Cursor movements, titles, other character sets and whatever else begins with an escape would
+# garble a screen that several ranks share; only colours pass. A string that a sequence opens
+# ends with its line at the latest.
+_ESCAPE = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]*[0-~])?"
 )
+_COLOUR = re.compile(rb"\x1b\[[0-9;:]*m")
+_CONTROLS = bytes(sorted({*range(32), 127} - set(b"\a\b\t\n\r\x1b")))
+_CONTROL = re.compile(rb"[" + re.escape(_CONTROLS) + rb"]|\xc2[\x80-\x9f]")
+# A line that moves the cursor up again was written below another one: nested progress bars.
+_BELOW = re.compile(rb"\n([^\n]*?)\x1b\[A")
+# The last lines, where they are a progress bar and nothing: the cursor may go up again.
+_BAR_AT_END = re.compile(rb"[^\n]*\r[^\r\n][^\n]*\n+\Z")
 
 
 class LineCutter:
     """The unfinished line of one rank; complete ones are handed on in blocks."""
 
     def __init__(self) -> None:
+        self._moves_up = False  # whether the rank has ever moved the cursor up
+        self._held = b""  # complete lines at the end that may then be written over
         self._tail = b""
         self._dropped = 0  # bytes of the unfinished line that are no longer held
 
     def feed(self, data: bytes) -> bytes:
-        """Take `data` and return the lines that it completes, each with its newline."""
+        """Take `data` and return the lines that it completes, each with its newline.
+
+        Where a rank draws nested progress bars, the last state of one is complete once
+        something else follows it.
+        """
+        if self._moves_up or b"\x1b[A" in data:
+            self._moves_up = True
+            return self._feed_nested(data)
         cut = data.rfind(b"\n") + 1
         if not cut:
             self._hold(self._tail + data)
             return b""
-        block = self._tail + data[:cut]
+        return self._complete(self._tail + data[:cut], data[cut:])
+
+    def _feed_nested(self, data: bytes) -> bytes:
+        text = self._held + self._tail + data
+        self._held = b""
+        while b"\x1b[A" in text and (joined := _BELOW.sub(rb"\r\1", text)) != text:
+            text = joined
+        cut = text.rfind(b"\n") + 1
+        block, rest = text[:cut], text[cut:]
+        bar = _BAR_AT_END.search(block) if not rest or b"\r" in rest[:-1] or rest == b"\r" else None
+        if bar is not None and bar.end() - bar.start() <= LONGEST:
+            self._held, block = block[bar.start() :], block[: bar.start()]
+        if not block:
+            self._hold(rest)
+            return b""
+        return self._complete(block, rest)
+
+    def _complete(self, block: bytes, rest: bytes) -> bytes:
         if self._dropped:
-            first, _, rest = block.partition(b"\n")
-            block = self._cut(first) + rest
+            first, _, more = block.partition(b"\n")
+            block = self._cut(first) + more
         self._dropped = 0
-        self._hold(data[cut:])
+        self._hold(rest)
         return _for_screen(block)
 
     def finish(self) -> bytes:
-        """Return the last line, which had no newline, as one that has."""
-        tail, self._tail = self._tail, b""
+        """Return what is held, and the last line, which had no newline, as one that has."""
+        held, tail = self._held, self._tail
+        self._held = self._tail = b""
         if not tail and not self._dropped:
-            return b""
-        block = self._cut(tail) if self._dropped else tail + b"\n"
+            return _for_screen(held)
+        last = self._cut(tail) if self._dropped else tail + b"\n"
         self._dropped = 0
-        return _for_screen(block)
+        return _for_screen(held + last)
 
     def unfinished(self) -> bytes:
         """What a terminal would show of the unfinished line: its newest state."""
-        return _for_screen(_last_state(self._tail)) if self._tail else b""
+        state = self._tail or self._held.partition(b"\n")[0]
+        return _for_screen(_last_state(state)) if state else b""
 
     @property
     def in_progress(self) -> bool:
@@ -79,7 +115,9 @@ def _for_screen(block: bytes) -> bytes:
     if b"\r" in block:
         block = b"\n".join(map(_last_state, block.split(b"\n")))
     if b"\x1b" in block:
-        block = _CONTROL.sub(b"", block)
+        block = _ESCAPE.sub(_keep_colour, block)
+    if len(block.translate(None, _CONTROLS)) != len(block) or b"\xc2" in block:
+        block = _CONTROL.sub(_spell, block)
     if len(block) > LONGEST:
         lines = block.split(b"\n")
         if max(map(len, lines)) > LONGEST:
@@ -89,6 +127,15 @@ def _for_screen(block: bytes) -> bytes:
     except UnicodeDecodeError:
         return block.decode("utf-8", "backslashreplace").encode()
     return block
+
+
+def _keep_colour(found: re.Match[bytes]) -> bytes:
+    return found[0] if _COLOUR.fullmatch(found[0]) else b""
+
+
+def _spell(found: re.Match[bytes]) -> bytes:
+    """Write a control character as Python does."""
+    return repr(found[0].decode()).strip("'").encode()
 
 
 def _shorten(line: bytes) -> bytes:

@@ -26,19 +26,19 @@ from zlaunch.errors import InputError, ZlaunchError
 from zlaunch.run.record import LOST, RUNNING, RunRecord
 
 _DIRECTORY, _FILE = 0o700, 0o600
+_ROOM, _ROOM_PER_RANK = 1024, 160  # bytes by which the last record may be longer
 
 
 def home_directory(env: Mapping[str, str]) -> Path:
     """Return the directory that holds all runs of the user."""
-    if env.get("ZLAUNCH_HOME"):
-        return Path(env["ZLAUNCH_HOME"]).expanduser().absolute()
-    if env.get("XDG_STATE_HOME"):
-        return Path(env["XDG_STATE_HOME"]) / "zlaunch"
+    state = env.get("XDG_STATE_HOME", "")
+    if not Path(state).is_absolute():  # the XDG specification has a relative one ignored
+        state = "~/.local/state"
     try:
-        return Path("~/.local/state/zlaunch").expanduser()
-    except RuntimeError as error:
+        return Path(env.get("ZLAUNCH_HOME") or f"{state}/zlaunch").expanduser().absolute()
+    except (RuntimeError, OSError) as error:
         raise InputError(
-            "there is no home directory to keep runs in", hint="set ZLAUNCH_HOME"
+            f"there is no directory to keep runs in: {error}", hint="set ZLAUNCH_HOME"
         ) from error
 
 
@@ -112,11 +112,35 @@ class RunDir:
                 file.write(text)
             beside.replace(path)
         except OSError as error:
+            beside.unlink(missing_ok=True)
             raise unwritable(path, error) from error
 
     def write_record(self, record: RunRecord) -> None:
-        """Write run.json."""
-        self.write_text(self.record_path, json.dumps(record.to_json(), indent=1) + "\n")
+        """Write run.json.
+
+        The first one is padded, so that a disk that fills up still has room for the last.
+        """
+        text = json.dumps(record.to_json(), indent=1) + "\n"
+        if record.state == RUNNING:
+            text += " " * (_ROOM + _ROOM_PER_RANK * record.world_size) + "\n"
+        try:
+            self.write_text(self.record_path, text)
+        except InputError:
+            if record.state == RUNNING or not self._overwrite_record(text):
+                raise
+
+    def _overwrite_record(self, text: str) -> bool:
+        """Put the last record over the first, in the place that this has; say whether it fits."""
+        data = text.encode()
+        try:
+            with self.record_path.open("r+b") as file:
+                if len(data) > os.fstat(file.fileno()).st_size:
+                    return False
+                file.write(data)
+                file.truncate()
+        except OSError:
+            return False
+        return True
 
     def open_log(self, rank: int) -> int:
         """Open the log of `rank` for appending and return its descriptor."""
@@ -233,17 +257,23 @@ class RunStore:
             beside.symlink_to(Path("runs") / run.id)
             beside.replace(self.home / "latest")
         except OSError as error:
+            beside.unlink(missing_ok=True)
             raise unwritable(self.home, error) from error
 
     def find(self, reference: str | None) -> RunDir:
-        """Return the run meant by an id, a unique prefix of one, a name, or None: the latest.
+        """Return the run meant by an id, a name, a unique prefix of an id, or None: the latest.
 
         Raises InputError where there is none, or more than one.
         """
         if reference is None:
             return self._latest()
         ids = self.ids()
-        matching = [reference] if reference in ids else [i for i in ids if i.startswith(reference)]
+        if reference in ids:
+            return self.run(reference)
+        for run in self.newest_first():
+            if _name(run) == reference:
+                return run
+        matching = [run_id for run_id in ids if run_id.startswith(reference)]
         if len(matching) == 1:
             return self.run(matching[0])
         if len(matching) > 1:
@@ -251,9 +281,6 @@ class RunStore:
                 f"'{reference}' begins the ids of {len(matching)} runs: {', '.join(matching[:5])}",
                 hint="give more of the id",
             )
-        for run in self.newest_first():
-            if _name(run) == reference:
-                return run
         raise InputError(
             f"there is no run '{reference}' in {self._runs}", hint="`zlaunch ps` lists the runs"
         )

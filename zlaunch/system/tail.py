@@ -8,6 +8,7 @@ from zlaunch.system.lines import LineCutter
 from zlaunch.system.rundir import RunDir
 
 _LOOK_BACK = 256 << 10  # bytes
+_TOO_LONG = b"[a line of more than 256 KiB; whole in the log]\n"
 
 
 def last_lines(run: RunDir, rank: int, count: int, end: int | None = None) -> list[bytes]:
@@ -17,7 +18,7 @@ def last_lines(run: RunDir, rank: int, count: int, end: int | None = None) -> li
     """
     data, whole = _end_of_log(run, rank, end)
     if not whole:
-        data = data.partition(b"\n")[2]
+        data = data.partition(b"\n")[2] or _TOO_LONG
     cutter = LineCutter()
     lines = (cutter.feed(data) + cutter.finish()).split(b"\n")[:-1]
     return lines[-count:] if count > 0 else []
