@@ -1,8 +1,22 @@
-"""`python -m zlaunch` is `zlaunch`."""
+"""`zlaunch` and `python -m zlaunch`: the way in.
+
+While the command is being imported, Ctrl-C ends it at once instead of showing a traceback
+through what is imported; `main` puts Python's own handler back.
+"""
 
 from __future__ import annotations
 
-from zlaunch.cli.main import main
+import signal
+
+
+def run() -> None:
+    """Import the command line, and run it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from zlaunch.cli.main import main
+
+    main()
+
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -109,14 +109,15 @@ class Host:
         self.sshd.stop()
 
     def hang(self) -> None:
-        """Connecting works, and nothing is ever said; who is logged in goes on."""
+        """The kernel still accepts for sshd, and nobody is greeted; sessions go on."""
+        assert self.sshd.pid is not None
         self._stopped = True
-        self.sshd.hang()
+        self.namespace.freeze([self.sshd.pid])
 
     def freeze(self) -> None:
         """Stop every process here, as on a host that ran out of memory or of its disk."""
         self._stopped = True
-        self.namespace.signal(self.namespace.pids(), signal.SIGSTOP)
+        self.namespace.freeze(self.namespace.pids())
 
     def change_host_key(self) -> None:
         self.sshd.change_host_key()

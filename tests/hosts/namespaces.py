@@ -36,6 +36,13 @@ def ip(*words: str, lines: Iterable[str] = ()) -> None:
         raise kind(f"ip {' '.join(words)}: {done.stderr.strip()}")
 
 
+def state(pid: int) -> str:
+    """The letter that `ps` shows; X for one that is gone."""
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()[0]
+    return "X"
+
+
 class Namespace:
     """One network namespace by name; with hostname and /etc/hosts of its own for who enters."""
 
@@ -84,6 +91,16 @@ class Namespace:
                 finally:
                     os.close(fd)
         return sent
+
+    def freeze(self, pids: Iterable[int]) -> None:
+        """Stop those that are still inside; not before each has stopped does this return."""
+        pids = list(pids)
+        self.signal(pids, signal.SIGSTOP)
+        deadline = time.monotonic() + BOUND
+        while awake := [pid for pid in pids if self._holds(pid) and state(pid) not in "TtZX"]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"not stopped in {self.name}: {awake}")
+            time.sleep(0.005)
 
     def _holds(self, pid: int) -> bool:
         # A zombie has no namespace any more; and some machines hide their init even from root.

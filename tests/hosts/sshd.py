@@ -60,7 +60,7 @@ class Sshd:
             command += ["-o", "PerSourcePenalties=no"]
         # The kernel ends it with the thread that started it, so that a killed test run leaves
         # no sshd behind; hence to be started from the main thread.
-        dying = ["setpriv", "--pdeathsig", "TERM"]
+        dying = ["setpriv", "--pdeathsig", "KILL"]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*self._entering, *dying, *command],
@@ -105,11 +105,6 @@ class Sshd:
             self._process.kill()
             self._process.wait(timeout=BOUND)
         self._process = self.pid = None
-
-    def hang(self) -> None:
-        """The kernel still accepts for it, up to its backlog; nobody is ever greeted."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
 
     def restart(self) -> None:
         self.stop()

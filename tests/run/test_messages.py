@@ -146,7 +146,7 @@ def test_json_frames_are_ascii() -> None:
             b'{"type": "Start", "grace": 1, "plan": {"node_rank": 0, "env": {}, "workers": [1]}}',
         ),
         b"\xff\xff\xff\xffO",
-        struct.pack("!IB", (64 << 20) + 1, ord("O")),
+        struct.pack("!IB", (1 << 30) + 1, ord("O")),
         b"Welcome to host7! Last login: Monday\n",
     ],
 )

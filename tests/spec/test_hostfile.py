@@ -66,6 +66,19 @@ def test_keeps_the_order_of_the_file() -> None:
     assert [(host.name, len(host.slots), host.line) for host in hosts] == [("b", 3, 1), ("a", 2, 3)]
 
 
+def test_a_range_is_several_hosts_with_the_same_fields() -> None:
+    text = "bob@n[09-11] slots=2 port=22 workdir=/w # three\n[fd00::1] slots=1\nfd00::[2-3] slots=1"
+    hosts = parse_hostfile(text, "hosts")
+    assert hosts[:3] == tuple(
+        Host(name, (0, 1), "bob", port=22, workdir="/w", line=1) for name in ("n09", "n10", "n11")
+    )
+    assert [(host.name, host.line) for host in hosts[3:]] == [
+        ("fd00::1", 2),
+        ("fd00::2", 3),
+        ("fd00::3", 3),
+    ]
+
+
 BAD = {
     "no slots": ("w", "1:2", "slots=N"),
     "no slots, other keys": ("w port=22", "1:10", "slots=N"),
@@ -111,7 +124,16 @@ BAD = {
     "option as a host": ("-oProxyCommand=x slots=1", "1:1", "host name"),
     "option as a user": ("-l@w slots=1", "1:1", "expected user@host"),
     "assignment as a user": ("a=b@w slots=1", "1:1", "expected user@host"),
-    "pattern": ("w[1-3] slots=1", "1:1", "not expanded"),
+    "pattern": ("w* slots=1", "1:1", "not expanded"),
+    "range that runs backwards": ("w[3-1] slots=1", "1:1", "write 1-3"),
+    "range not closed": ("bob@w[1-3 slots=1", "1:5", "not closed"),
+    "range with blanks": ("w[1, 3] slots=1", "1:6", "found 3]"),
+    "range without numbers": ("w[a-c] slots=1", "1:1", "expected a number or a range"),
+    "range of too many": ("w[1-9999] slots=1", "1:1", "more than 4096"),
+    "range that makes no name": ("[1-3]/x slots=1", "1:1", "found '1/x'"),
+    "range and a port": ("w[1-3]:22 slots=1", "1:1", "port=22"),
+    "range and an address": ("w[1-3] slots=1 address=x", "1:16", "address= is of one host"),
+    "range as an address": ("w slots=1 address=x[1-3]", "1:19", "not expanded"),
     "list of hosts": ("a,b slots=1", "1:1", "not expanded"),
     "invisible character": ("w\u200b slots=1", "1:1", "host name"),
     "control character": ("w slots=1 \x1b[0m", "1:11", "control character '\\x1b'"),
@@ -139,6 +161,8 @@ def test_refuses_with_the_place_the_line_and_the_mend(case: str) -> None:
 def test_names_both_lines_of_a_duplicate() -> None:
     with pytest.raises(HostfileError, match=r"hosts:3:1: .*'w'.*line 1 already.*line 3"):
         parse_hostfile("w slots=1\nv slots=1\nbob@w slots=2\n", "hosts")
+    with pytest.raises(HostfileError, match=r"hosts:2:1: .*'w2'.*line 1 already.*line 2"):
+        parse_hostfile("w[1-3] slots=1\nw[2,4] slots=1\n", "hosts")
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# only\n#comments", "\ufeff", "  \t\r\n"])

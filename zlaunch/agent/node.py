@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from functools import partial
 
@@ -95,7 +96,8 @@ class Agent:
             return
         try:
             orders = list(self._decoder.feed(data))
-        except ProtocolError:
+        except ProtocolError as error:
+            print(f"what was read is no order: {error}", file=sys.stderr)  # noqa: T201
             self._lose_launcher()  # whoever speaks there is no launcher
             return
         for order in orders:

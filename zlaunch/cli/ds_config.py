@@ -51,8 +51,19 @@ def make_ds_config(
         note = f"this {kind} script decides for itself; --recipe {DEFAULT_RECIPE} turns it to ZeRO"
         return DsConfig("no DeepSpeed", notes=(note,))
     if request.ds_config is not None:
-        return _from_file(request, request.ds_config, target, world_size)
-    return _from_recipe(request, target, world_size, devices)
+        made = _from_file(request, request.ds_config, target, world_size)
+    else:
+        made = _from_recipe(request, target, world_size, devices)
+    if devices.kind == "cpu" and target == "plain" and _is_fp16(made.config):
+        raise ConfigError(
+            "DeepSpeed cannot train in fp16 on CPUs", hint="--precision bf16, or fp32"
+        )
+    return made
+
+
+def _is_fp16(config: Mapping[str, Any] | None) -> bool:
+    section = (config or {}).get("fp16")
+    return isinstance(section, Mapping) and section.get("enabled") is True
 
 
 def _from_file(request: Request, path: str, target: Target, world_size: int) -> DsConfig:
@@ -74,10 +85,6 @@ def _from_recipe(request: Request, target: Target, world_size: int, devices: _De
         )
         return DsConfig(name, rendered.config, rendered.batch, None, rendered.notes)
     precision = request.precision or ("bf16" if devices.bf16 else "fp16")
-    if precision == "fp16" and devices.kind == "cpu":
-        raise ConfigError(
-            "DeepSpeed cannot train in fp16 on CPUs", hint="--precision bf16, or fp32"
-        )
     rendered = _render(
         request, recipe.config, recipe.precisions, precision, target, world_size, False
     )

@@ -43,7 +43,9 @@ GrepOption = Annotated[
 def tail(
     run: RunArgument = None,
     rank: RankOption = "all",
-    lines: Annotated[int, typer.Option("-n", "--lines", help="Of each rank, to begin with.")] = 10,
+    lines: Annotated[
+        int, typer.Option("-n", "--lines", min=0, help="Of each rank, to begin with.")
+    ] = 10,
     follow: Annotated[
         bool, typer.Option("-f/--no-follow", "--follow", help="Go on until the run ends.")
     ] = True,
@@ -62,7 +64,7 @@ def _tail(run: RunDir, ranks: list[int], lines: int, grep: str | None, *, follow
     for number in ranks:
         # An unfinished line is left to the follower, which shows it whole.
         end = ends[number] if follow else None
-        show.lines(number, last_lines(run, number, lines, end=end))
+        show.last_lines(number, last_lines(run, number, end=end), lines)
     if follow:
         follower = Follower(run, ends, show.take)
         try:
@@ -130,9 +132,10 @@ class _Printer:
         if self._wanted is None:
             self._progress.update(rank, self._tags[rank], self._cutters[rank])
 
-    def lines(self, rank: int, lines: list[bytes]) -> None:
-        """Show whole lines."""
-        self._write(rank, b"".join(line + b"\n" for line in lines))
+    def last_lines(self, rank: int, lines: list[bytes], count: int) -> None:
+        """Show the last `count` of those that are wanted."""
+        wanted = lines if self._wanted is None else list(filter(self._wanted, lines))
+        self._write(rank, b"".join(line + b"\n" for line in wanted[-count:] if count))
 
     def finish(self) -> None:
         """Show last lines that have no newline."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
+import signal
 import sys
+import traceback
 from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
@@ -12,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 
 from zlaunch import __version__
-from zlaunch.errors import ZlaunchError
+from zlaunch.errors import InputError, ZlaunchError
 
 # Name -> module and help. A module is imported when its command is used, so that
 # `zlaunch --help` and each command pay for nothing else.
@@ -42,6 +45,10 @@ class _LazyGroup(TyperGroup):
         return typer.main.get_command(stub)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            alike = difflib.get_close_matches(args[0], _COMMANDS, n=1)
+            hint = f"did you mean {alike[0]}?" if alike else "zlaunch --help"
+            raise InputError(f"there is no command '{args[0]}'", hint=hint)
         name, command, rest = super().resolve_command(ctx, args)
         if name in _COMMANDS:
             command = typer.main.get_command(import_module(_COMMANDS[name][0]).app)
@@ -75,10 +82,13 @@ def zlaunch(
 
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and exit: 2 for wrong input, else as the command says."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _prepare_descriptors()
     command = typer.main.get_command(app)
     try:
         code = command.main(args, prog_name="zlaunch", standalone_mode=False)
+        sys.stdout.flush()
     except _UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             _print(error.format_message())
@@ -94,6 +104,12 @@ def main(args: list[str] | None = None) -> NoReturn:
     except (typer.Abort, KeyboardInterrupt):
         _complain("interrupted")
         sys.exit(130)
+    except OSError as error:
+        _complain(f"{error.filename or 'the output'}: {error.strerror}")
+        os._exit(125)  # what Python still holds cannot be written at exit either
+    except Exception:  # a fault of ours: its traceback is wanted, but not the exit code of a rank
+        traceback.print_exc()
+        sys.exit(125)
     sys.exit(code if isinstance(code, int) else 0)
 
 

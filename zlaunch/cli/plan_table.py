@@ -34,4 +34,4 @@ def print_plan(prepared: Prepared) -> None:
         console.print(f"note:        {note}")
     if plan.ds_config is not None:
         console.print(f"ds_config ({prepared.ds.name}):")
-        console.print(to_json(plan.ds_config).rstrip())
+        console.print(to_json(plan.to_json()["ds_config"]).rstrip())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zlaunch.cli.ds_config import DsConfig, make_ds_config
-from zlaunch.cli.request import Request
+from zlaunch.cli.request import PLACEHOLDER, Request
 from zlaunch.cli.target import command_prefix, read_facts
 from zlaunch.errors import InputError
 from zlaunch.spec.devices import choose_slots, visible_slots
@@ -29,7 +29,6 @@ from zlaunch.system.gpus import discover
 from zlaunch.system.ports import ReservedPort
 from zlaunch.system.rundir import RunDir
 
-_PLACEHOLDER = "{ds_config}"
 _THIS_MACHINE = "localhost"
 _LOOPBACK = "127.0.0.1"
 
@@ -66,6 +65,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, port: Reserve
 
     Raises InputError (or another ZlaunchError) for what cannot be done as asked.
     """
+    cwd = _working_directory()
     facts = read_facts(request)
     prefix = command_prefix(request)
     devices = choose_devices(request, env)
@@ -90,7 +90,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, port: Reserve
     command = Command(
         prefix=prefix,
         args=args,
-        cwd=_working_directory(),
+        cwd=cwd,
         local_rank_option=_local_rank_option(request, facts),
     )
     return Prepared(
@@ -116,6 +116,7 @@ def choose_devices(request: Request, env: Mapping[str, str]) -> Devices:
     visible = visible_slots(visible_env, devices)
     slots = choose_slots(
         visible,
+        counted_by="--nproc" if request.nproc else "--num-gpus",
         devices=devices,
         count=count,
         gpus=request.gpus,
@@ -131,16 +132,16 @@ def choose_devices(request: Request, env: Mapping[str, str]) -> Devices:
 
 
 def _script_args(request: Request, ds_config: str | None) -> tuple[str, ...]:
-    wanted = "--ds-arg" if request.ds_arg else _PLACEHOLDER
+    wanted = "--ds-arg" if request.ds_arg else PLACEHOLDER
     args = request.args
     if ds_config is None:
-        if request.ds_arg or any(_PLACEHOLDER in arg for arg in args):
+        if request.ds_arg or any(PLACEHOLDER in arg for arg in args):
             raise InputError(
                 f"{wanted} asks for a ds_config, and this run has none",
                 hint="choose a recipe with DeepSpeed, or --ds-config FILE",
             )
         return args
-    args = tuple(arg.replace(_PLACEHOLDER, ds_config) for arg in args)
+    args = tuple(arg.replace(PLACEHOLDER, ds_config) for arg in args)
     return (*args, request.ds_arg, ds_config) if request.ds_arg else args
 
 

@@ -20,7 +20,6 @@ from zlaunch.system.rundir import RunStore, home_directory
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 _SHOWN = 20
-_NARROWEST = 12  # columns for the command
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -81,13 +80,12 @@ def _print_table(records: list[RunRecord]) -> None:
     headings = ("ID", "NAME", "STATE", "RANKS", "EXIT", "STARTED", "TOOK", "COMMAND")
     rows = [headings, *(_row(record) for record in records)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(headings) - 1)]
-    # Only the command gives way where the terminal is narrow.
+    # What matters least stands last, and gives way where the terminal is narrow.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
     for row in rows:
         cells = [cell.ljust(size) for cell, size in zip(row, widths, strict=False)]
         line = "  ".join([*cells, row[-1]]).rstrip()
-        room = None if width is None else max(width, sum(widths) + 2 * len(widths) + _NARROWEST)
-        typer.echo(line if room is None or len(line) <= room else line[: room - 1] + "…")
+        typer.echo(line if width is None or len(line) <= width else line[: width - 1] + "…")
 
 
 def _row(record: RunRecord) -> tuple[str, ...]:
@@ -97,7 +95,7 @@ def _row(record: RunRecord) -> tuple[str, ...]:
         record.state,
         str(record.world_size),
         "" if record.exit_code is None else str(record.exit_code),
-        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.started)),
+        time.strftime("%m-%d %H:%M", time.localtime(record.started)),
         "" if record.state == LOST else duration(_seconds(record)),
         _visible(" ".join(record.command)),
     )

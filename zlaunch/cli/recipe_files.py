@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import zlaunch
+from zlaunch.cli.target import similar_files
 from zlaunch.errors import ConfigError
 
 _PACKAGE = Path(zlaunch.__file__).parent
@@ -27,5 +28,8 @@ def with_own_recipe(name: str, sources: dict[str, str]) -> tuple[str, dict[str, 
         return name, sources
     try:
         return name, {**sources, name: Path(name).read_text("utf-8")}
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"recipe {name} cannot be read: {error}") from error
+    except OSError as error:
+        hint = similar_files(name)
+        raise ConfigError(f"recipe {name} cannot be read: {error.strerror}", hint=hint) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"recipe {name} is not UTF-8 text") from error

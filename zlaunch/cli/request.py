@@ -14,6 +14,10 @@ LocalRankArg = Literal["auto", "always", "never"]
 Precision = Literal["fp16", "bf16", "fp32"]
 
 
+PLACEHOLDER = "{ds_config}"
+"""Stands in the script's arguments for the path of the ds_config."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One field an option; None where it was not given. Sizes of batches are in samples."""
@@ -56,8 +60,9 @@ class Request:
     def wants_deepspeed(self) -> bool:
         """Whether the user said anything that only a ds_config can answer."""
         batch = (self.micro_batch, self.global_batch, self.accumulate)
-        said = (self.recipe, self.ds_config, self.precision, *batch)
-        return bool(self.overrides) or any(value is not None for value in said)
+        said = (self.recipe, self.ds_config, self.precision, self.ds_arg, *batch)
+        asked_for = any(PLACEHOLDER in arg for arg in self.args)
+        return bool(self.overrides) or asked_for or any(value is not None for value in said)
 
 
 def check(request: Request) -> None:
@@ -81,7 +86,17 @@ def check(request: Request) -> None:
             raise InputError(
                 f"{one_name} and {other_name} contradict each other", hint="give one of them"
             )
+    _check_texts(request)
     _check_numbers(request)
+
+
+def _check_texts(request: Request) -> None:
+    texts = {"--recipe": request.recipe, "--ds-config": request.ds_config, "--name": request.name}
+    for name, text in texts.items():
+        if text is not None and not text.strip():
+            raise InputError(f"{name} is empty", hint="leave it out")
+    if request.name is not None and not request.name.isprintable():
+        raise InputError(f"--name {request.name!r} cannot be shown as it is")
 
 
 def _gpu_options(request: Request) -> tuple[tuple[bool, str], ...]:

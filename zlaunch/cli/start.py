@@ -86,10 +86,20 @@ def _record(request: Request, prepared: Prepared, run: RunDir, env: Mapping[str,
         command=command,
         cwd=plan.workers[0].cwd or "",
         world_size=plan.topology.world_size,
-        plan={name: value for name, value in plan.to_json().items() if name != "ds_config"},
+        plan=_without_arguments(plan.to_json()),
         launcher_pid=os.getpid(),
         version=__version__,
     )
+
+
+def _without_arguments(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan as it is recorded: the ds_config has a file, the command is there once."""
+    workers = [
+        {name: value for name, value in worker.items() if name != "argv"}
+        for worker in plan["workers"]
+    ]
+    kept = {name: value for name, value in plan.items() if name != "ds_config"}
+    return {**kept, "workers": workers}
 
 
 def _make_run(

@@ -126,7 +126,7 @@ class Output:
         if not dump.over:
             self._dumps[rank] = dump
             return belongs, ()
-        where = f"zlaunch logs show --rank {rank}"
+        where = f"zlaunch logs show {self._run.id} --rank {rank}"
         return belongs, (
             Notice("info", f"DeepSpeed's configuration, {dump.folded} lines: {where}"),
         )

@@ -21,7 +21,7 @@ from zlaunch.spec.worker import NodePlan, WorkerSpec
 _HEADER = struct.Struct("!IB")
 _RANK = struct.Struct("!I")
 _JSON, _OUTPUT = ord("J"), ord("O")
-_LARGEST_BODY = 64 << 20
+_LARGEST_BODY = 1 << 30
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def choose_slots(
     exclude: str | None = None,
     host: str = "localhost",
     env: str | None = None,
+    counted_by: str = "--num-gpus",
 ) -> tuple[Slot, ...]:
     """Choose among `visible`: the first `count`, those in `gpus`, or by a DeepSpeed filter.
 
@@ -66,7 +67,7 @@ def choose_slots(
     if gpus is not None:
         return _listed(pool, gpus, count)
     if count is not None:
-        return _first(pool, count)
+        return _first(pool, count, counted_by)
     if include is not None or exclude is not None:
         return _filtered(pool, include, exclude)
     if not pool.visible:
@@ -174,12 +175,12 @@ def _refuse_contradictions(
         )
 
 
-def _first(pool: _Pool, count: int) -> tuple[Slot, ...]:
+def _first(pool: _Pool, count: int, counted_by: str) -> tuple[Slot, ...]:
     if pool.unknown and count <= MAX_SLOTS:
         return tuple(range(count))
     if count > len(pool.visible):
         raise SelectionError(
-            f"--num-gpus {count} asks for more than there are: {pool.describe()}",
+            f"{counted_by} {count} asks for more than there are: {pool.describe()}",
             hint=pool.way_out(),
         )
     return pool.visible[:count]

@@ -4,6 +4,7 @@
     gpu01 slots=8
     bob@gpu02 slots=8 address=10.0.0.2 port=2222   # the rack by the door
     fe80::1 slots=4 python=/opt/env/bin/python workdir="/data/my runs"
+    node[01-16] slots=8                            # sixteen hosts
 
 Every hostfile that DeepSpeed reads as it was meant is read alike. What DeepSpeed passed
 over in silence (`slots=2junk`, `slots=0`) is an error here, with its line and column.
@@ -12,26 +13,14 @@ over in silence (`slots=2junk`, `slots=0`) is an error here, with its line and c
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 from dataclasses import dataclass
 
-from zlaunch.errors import HostfileError
-from zlaunch.spec.slots import MAX_SLOTS, Slot
+from zlaunch.errors import HostfileError, SelectionError
+from zlaunch.spec.hostnames import NAME, USER, Host, expand, is_ipv6
+from zlaunch.spec.slots import MAX_SLOTS
 
-
-@dataclass(frozen=True)
-class Host:
-    """A machine and its slots; `name` is without user and brackets, `line` in its hostfile."""
-
-    name: str
-    slots: tuple[Slot, ...]
-    user: str | None = None
-    address: str | None = None
-    port: int | None = None
-    python: str | None = None
-    workdir: str | None = None
-    line: int | None = None
+__all__ = ["Host", "is_ipv6", "parse_hostfile"]
 
 
 def parse_hostfile(text: str, name: str) -> tuple[Host, ...]:
@@ -39,16 +28,15 @@ def parse_hostfile(text: str, name: str) -> tuple[Host, ...]:
     hosts: dict[str, Host] = {}
     for number, content in enumerate(_NEWLINE.split(text.removeprefix("\ufeff")), start=1):
         line = _Line(name, number, content)
-        host = _parse_line(line)
-        if host is None:
-            continue
-        first = hosts.setdefault(host.name, host)
-        if first is not host:
-            raise line.error(
-                len(content) - len(content.lstrip()),
-                f"host {host.name!r} is on line {first.line} already, and again on line {number}",
-                f"keep one line for {host.name}; its slots= is the number of all its GPUs",
-            )
+        for host in _parse_line(line):
+            first = hosts.setdefault(host.name, host)
+            if first is not host:
+                again = f"on line {first.line} already, and again on line {number}"
+                raise line.error(
+                    len(content) - len(content.lstrip()),
+                    f"host {host.name!r} is {again}",
+                    f"keep one line for {host.name}; its slots= is the number of all its GPUs",
+                )
     if not hosts:
         raise HostfileError(
             f"the hostfile {name} names no host",
@@ -62,8 +50,6 @@ _NEWLINE = re.compile(r"\r\n|\r|\n")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _WORD = re.compile(r"\S+")
 _FIELD = re.compile(r"""([^\s=]+)=("[^"]*"|'[^']*'|[^\s"']\S*|)(?=\s|$)""")
-_USER = re.compile(r"[\w.][\w.@\\+$\-]*")
-_NAME = re.compile(r"\w[\w.\-]*")
 _NUMBER = re.compile(r"[0-9]+")
 
 _NUMBERS = {"slots": (1, MAX_SLOTS), "port": (1, 65535), "max_slots": (0, 999_999_999)}
@@ -98,18 +84,24 @@ class _Field:
     end: int
 
 
-def _parse_line(line: _Line) -> Host | None:
+def _parse_line(line: _Line) -> tuple[Host, ...]:
     word = _WORD.search(line.text)
     if word is None or word[0].startswith("#"):
-        return None
+        return ()
     _refuse_control_characters(line)
     fields = _parse_fields(line, word.end())
-    user, name = _parse_name(line, word[0], word.start())
+    user, names = _parse_names(line, word[0], word.start())
     if "slots" not in fields:
         raise line.error(
             len(line.text.rstrip()),
             "expected slots=N, the number of the host's GPUs, and found none",
-            f"add it to the line, such as: {name} slots=8",
+            f"add it to the line, such as: {word[0].rpartition('@')[2]} slots=8",
+        )
+    if len(names) > 1 and "address" in fields:
+        raise line.error(
+            fields["address"].start,
+            f"address= is of one host, and {word[0]} stands for {len(names)}",
+            "give each of them a line of its own, or leave address= out",
         )
     if user is not None and "user" in fields:
         raise line.error(
@@ -120,13 +112,8 @@ def _parse_line(line: _Line) -> Host | None:
     numbers = {key: _number(line, fields[key]) for key in _NUMBERS if key in fields}
     texts = {key: _text(line, fields[key]) for key in _TEXTS if key in fields}
     texts.setdefault("user", user)
-    return Host(
-        name,
-        tuple(range(numbers["slots"])),
-        port=numbers.get("port"),
-        line=line.number,
-        **texts,
-    )
+    slots, port = tuple(range(numbers["slots"])), numbers.get("port")
+    return tuple(Host(name, slots, port=port, line=line.number, **texts) for name in names)
 
 
 def _refuse_control_characters(line: _Line) -> None:
@@ -136,36 +123,37 @@ def _refuse_control_characters(line: _Line) -> None:
         raise line.error(control.start(), problem, "take the character out")
 
 
-def _parse_name(line: _Line, word: str, start: int) -> tuple[str | None, str]:
+def _parse_names(line: _Line, word: str, start: int) -> tuple[str | None, tuple[str, ...]]:
     if word.startswith("slots="):
         raise line.error(start, f"expected a host name, found {word}", f"write: gpu01 {word}")
     user, at, host = word.rpartition("@")
-    if at and not _USER.fullmatch(user):
+    if at and not USER.fullmatch(user):
         raise line.error(start, f"expected user@host, found {word}", "write: bob@gpu01 slots=8")
-    return user or None, _host_name(line, host, start + len(user) + len(at))
+    return user or None, _host_names(line, host, start + len(user) + len(at))
+
+
+def _host_names(line: _Line, host: str, start: int) -> tuple[str, ...]:
+    if not re.search(r"[\[\]]", host) or re.search(r":[0-9]+$", host):
+        return (_host_name(line, host, start),)
+    try:
+        names = expand(host)
+    except SelectionError as error:
+        raise line.error(start, error.message, error.hint or "") from error
+    return tuple(_host_name(line, name, start) for name in names)
 
 
 def _host_name(line: _Line, host: str, start: int) -> str:
     bare = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if _NAME.fullmatch(bare) or is_ipv6(bare):
+    if NAME.fullmatch(bare) or is_ipv6(bare):
         return bare
     name, colon, number = host.rpartition(":")
     if colon and _NUMBER.fullmatch(number):
         hint = f"write {name} slots={number} for that many GPUs, or port={number} for an SSH port"
     elif re.search(r"[\[\]*?,]", host):
-        hint = "lists and patterns are not expanded: write one host a line"
+        hint = "lists and patterns are not expanded: write one host or node[01-16] a line"
     else:
         hint = "a name is letters, digits, dots and hyphens, or an IPv4 or IPv6 address"
     raise line.error(start, f"expected a host name or address, found {host!r}", hint)
-
-
-def is_ipv6(text: str) -> bool:
-    """Tell whether `text` is an IPv6 address, without brackets; a zone is allowed."""
-    try:
-        ipaddress.IPv6Address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _parse_fields(line: _Line, position: int) -> dict[str, _Field]:
@@ -264,7 +252,7 @@ def _text(line: _Line, field: _Field) -> str | None:
         raise line.error(start, problem, f"write a value, or leave {field.key}= out")
     if field.key == "address":
         return _host_name(line, value, start)
-    if field.key == "user" and not _USER.fullmatch(value):
+    if field.key == "user" and not USER.fullmatch(value):
         problem = f"expected a user name, found {value!r}"
         raise line.error(start, problem, "write the name by which you log in there")
     return value

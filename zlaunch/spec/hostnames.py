@@ -27,8 +27,8 @@ USER = re.compile(r"[\w.][\w.@\\+$\-]*")
 
 _GROUP = re.compile(r"(\[[^\[\]]*\])")
 _PART = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?")
+_IPV6 = "write an IPv6 address and its slots as [fd00::1]:4"
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # one that is not inside brackets
-_ADDRESS = re.compile(r"\[([^\[\]]*)\](?::(.*))?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def expand(text: str) -> tuple[str, ...]:
     choices = [[piece] for piece in pieces]
     choices[1::2] = [list(_written(group)) for group in groups]
     names = tuple("".join(choice) for choice in itertools.product(*choices))
-    for name, again in itertools.pairwise(sorted(names)):
-        if name == again:
-            raise _bad(text, f"it stands for {name} twice", "name each host once")
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise _bad(text, f"it stands for {twice} twice", "name each host once")
     return names
 
 
@@ -144,9 +144,13 @@ def _parse_item(item: str, default_slots: int | None) -> tuple[Host, ...]:
 
 
 def _split_slots(item: str, text: str) -> tuple[tuple[str, ...], str | None]:
-    address = _ADDRESS.fullmatch(text)
-    if address and is_ipv6(address[1]):
-        return (address[1],), address[2]
+    address, closed, count = text[1:].partition("]")
+    if text.startswith("[") and closed and is_ipv6(address):
+        if count and not count.startswith(":"):
+            raise _unreadable(
+                item, f"expected nothing or :SLOTS behind ], found {_shown(count)}", _IPV6
+            )
+        return (address,), count[1:] if count else None
     if is_ipv6(text):
         return (text,), None
     name, colon, count = text.partition(":")
@@ -169,7 +173,7 @@ def _slots(item: str, count: str) -> int:
     if re.fullmatch(r"[0-9]{1,9}", digits) and 1 <= int(digits) <= MAX_SLOTS:
         return int(digits)
     if ":" in count:
-        hint = "put an IPv6 address in brackets: [fd00::1]:4"
+        hint = _IPV6
     else:
         hint = "it is a number of GPUs; an SSH port goes into a hostfile (port=) or ~/.ssh/config"
     expected = f"expected a number of slots from 1 to {MAX_SLOTS}"

@@ -13,7 +13,7 @@ from zlaunch.spec.environment import (
     shared_environment,
     worker_environment,
 )
-from zlaunch.spec.redact import redact_arguments, redact_environment
+from zlaunch.spec.redact import redact_arguments, redact_environment, redact_values
 from zlaunch.spec.topology import Topology
 from zlaunch.spec.worker import NodePlan, WorkerSpec
 
@@ -92,7 +92,7 @@ class Plan:
                 }
                 for worker, spec in zip(self.topology.workers, self.workers, strict=True)
             ],
-            "ds_config": self.ds_config,
+            "ds_config": redact_values(self.ds_config, self.env),
             "target": self.target,
         }
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 HIDDEN = "***"
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
 # For options whole words count, so that --tokenizer and --max-tokens stay readable.
-_SECRET_WORDS = {"key", "apikey", "token", "secret", "password", "passwd"}
+_SECRET_WORDS = {
+    "key", "apikey", "token", "secret", "password", "passwd", "passphrase", "credentials",
+}  # fmt: skip
+_PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)")
 _SHORTEST_SECRET = 6  # shorter values of secret names are words like "true" or "0"
 
 
@@ -28,9 +32,7 @@ def redact_arguments(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, 
     Hidden are the value after `--some-key` (or `--some-key=`, `SOME_KEY=`), and the value of
     any secret variable of `env` wherever it stands inside an argument.
     """
-    values = [
-        value for name, value in env.items() if is_secret(name) and len(value) >= _SHORTEST_SECRET
-    ]
+    values = _secret_values(env)
     shown: list[str] = []
     previous = ""
     for arg in argv:
@@ -39,15 +41,31 @@ def redact_arguments(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, 
     return tuple(shown)
 
 
+def _secret_values(env: Mapping[str, str]) -> list[str]:
+    return [
+        value for name, value in env.items() if is_secret(name) and len(value) >= _SHORTEST_SECRET
+    ]
+
+
 def _redact_one(arg: str, previous: str, values: list[str]) -> str:
-    if _names_secret(previous) and not arg.startswith("-"):
+    if _names_secret(previous) and not arg.startswith("--"):
         return HIDDEN
     name, equals, _ = arg.partition("=")
     if equals and (_names_secret(name) or (name.isidentifier() and is_secret(name))):
         return f"{name}={HIDDEN}"
     for value in sorted(values, key=len, reverse=True):  # one may contain another
         arg = arg.replace(value, HIDDEN)
-    return arg
+    return _PASSWORD_IN_URL.sub(rf"\1{HIDDEN}", arg)
+
+
+def redact_values(data: Any, env: Mapping[str, str]) -> Any:
+    """Hide the values of secret variables of `env` in the texts of JSON data."""
+    values = _secret_values(env)
+    if isinstance(data, dict):
+        return {name: redact_values(value, env) for name, value in data.items()}
+    if isinstance(data, list):
+        return [redact_values(value, env) for value in data]
+    return _redact_one(data, "", values) if isinstance(data, str) else data
 
 
 def _names_secret(option: str) -> bool:

@@ -1,138 +1,20 @@
-"""The launcher's terminal: ranks' lines with their tags, its own words, progress in place.
-
-A reader that keeps up is waited for; one that does not is left behind: whole lines are
-left out, counted, and the count is shown. The line between them is drawn where it cannot
-matter to training: who prints more than 4 MiB/s for long does nothing else.
-"""
+"""The launcher's terminal: ranks' lines with their tags, its own words, progress in place."""
 
 from __future__ import annotations
 
 import os
-import select
-import stat
 import time
 from collections.abc import Callable, Iterable, Mapping
 
 from zlaunch.system.lines import LineCutter
 from zlaunch.system.loop import Loop, Timer
-from zlaunch.system.spawn import enlarge_pipe
-from zlaunch.system.stream import OutStream
+from zlaunch.system.sink import Sink
 
-_FULL = 4 << 20  # bytes waiting for the reader
-_PATIENCE = 0.25  # seconds in which a reader that keeps up takes _KEEPING_UP
-_KEEPING_UP = 1 << 20  # bytes
 _PROGRESS_EVERY = 0.1  # seconds between two states of a progress line on a terminal
 _PROGRESS_EVERY_PLAIN = 10.0  # seconds between two states written as lines, per rank
-_LAST_FLUSH = 2.0  # seconds without progress after which a stalled reader is given up
 
 _RANK_COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 _STYLES = {"info": "2", "warning": "1;33", "error": "1;31"}
-
-
-class Sink:
-    """Takes bytes for a descriptor that others share, without ever blocking on it.
-
-    `full` asks whoever feeds it to pause; `on_room` is called when it may go on.
-    """
-
-    def __init__(self, loop: Loop, fd: int) -> None:
-        self.fd = fd
-        self.is_terminal = os.isatty(fd)
-        self.on_room: Callable[[], None] = lambda: None
-        self._loop = loop
-        self._own = _reopened(fd)
-        # A regular file never waits for a reader, and no selector takes it.
-        self._stream = OutStream(loop, self._own, self._drained) if self._own is not None else None
-        self._behind = False  # the reader does not keep up: lines are left out
-        self._left_out = 0
-        self._check: Timer | None = None
-
-    def write(self, data: bytes, *, always: bool = False) -> None:
-        """Write whole lines; those that must be seen `always` are never left out."""
-        if self._stream is None:
-            _write_all(self.fd, data)
-        elif self._behind and not always:
-            self._left_out += data.count(b"\n")
-        else:
-            self._say_left_out()
-            self._stream.write(data)
-            if self.full and self._check is None:
-                self._watch_reader()
-
-    @property
-    def full(self) -> bool:
-        """Whether more should only come once the reader has taken some."""
-        return self._stream is not None and not self._behind and self._stream.pending > _FULL
-
-    def _watch_reader(self) -> None:
-        assert self._stream is not None
-        taken = self._stream.taken
-        self._check = self._loop.after(_PATIENCE, lambda: self._judge_reader(taken))
-
-    def _judge_reader(self, before: int) -> None:
-        """Leave a reader behind that took too little in the time it was given."""
-        assert self._stream is not None
-        self._check = None
-        if self._stream.taken - before >= _KEEPING_UP:
-            if self.full:
-                self._watch_reader()
-                return
-        elif self._stream.pending > _FULL // 2:  # it took some, and far from all
-            self._behind = True
-        self.on_room()
-
-    def _drained(self) -> None:
-        """The reader has taken all that waited: say what it missed, and go on."""
-        self._behind = False
-        self._say_left_out()
-        self.on_room()
-
-    def _say_left_out(self) -> None:
-        if self._left_out and self._stream is not None:
-            count, self._left_out = self._left_out, 0
-            words = f"{count:,} lines are not shown, the reader was too slow; logs have all"
-            self._stream.write(f"zlaunch: {words}\n".encode())
-
-    def flush(self) -> None:
-        """Give the reader the rest, as long as it goes on taking."""
-        stream, own = self._stream, self._own
-        if stream is None or own is None:
-            return
-        while stream.pending and select.select([], [own], [], _LAST_FLUSH)[1]:
-            stream.flush()
-            if not stream.pending:
-                self._drained()
-
-    def close(self) -> None:
-        """Let go of the descriptor, which stays open for others."""
-        if self._own is not None:
-            os.set_blocking(self._own, True)  # where it could not be opened anew, it is shared
-            os.close(self._own)
-
-
-def _reopened(fd: int) -> int | None:
-    """Open the file behind `fd` anew, so that not to block is our flag alone; None for files.
-
-    The flag belongs to the open file, which the shell and every program on the terminal share.
-    """
-    mode = os.fstat(fd).st_mode
-    if stat.S_ISREG(mode):
-        return None
-    if stat.S_ISFIFO(mode):
-        enlarge_pipe(fd)
-    try:
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    except OSError:  # a socket, or a terminal of another user
-        return os.dup(fd)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    try:
-        while view:
-            view = view[os.write(fd, view) :]
-    except OSError:
-        return  # a full disk under `> file`: the run goes on
 
 
 class Console:
@@ -162,9 +44,9 @@ class Console:
         }
         self._shown = shown
         self._cutters = {rank: LineCutter() for rank in labels}
-        self._progress = (
-            _InPlace(loop, self._out) if self._out.is_terminal else ProgressLines(self._out.write)
-        )
+        in_place = self._out.is_terminal and env.get("TERM") != "dumb"
+        self._progress = _InPlace(loop, self._out) if in_place else ProgressLines(self._out.write)
+        self._told_trouble = False
         self.mark = _styled("! ", "warning") if self._colour else b"! "
 
     @property
@@ -192,6 +74,9 @@ class Console:
         if block:
             self._progress.hide()
             self._out.write(tag + block[:-1].replace(b"\n", b"\n" + tag) + b"\n")
+            if self._out.trouble and not self._told_trouble:
+                self._told_trouble = True
+                self.say(f"the output is incomplete from here on: {self._out.trouble}", "warning")
         self._progress.update(rank, tag, self._cutters[rank])
 
     def say(self, text: str, level: str = "info") -> None:

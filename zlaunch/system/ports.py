@@ -12,7 +12,7 @@ _FADING = ("TIME_WAIT", "FIN_WAIT1", "FIN_WAIT2", "LAST_ACK", "CLOSING", "CLOSE"
 
 
 class ReservedPort:
-    """A TCP port that stays ours until rank 0 listens on it.
+    """A TCP port that is kept for rank 0 to listen on.
 
     The socket is bound and never listens. Whoever binds plainly, or asks for any free port,
     does not get it; torch's store does, since it sets SO_REUSEADDR, and Linux lets it bind

@@ -11,17 +11,13 @@ _LOOK_BACK = 256 << 10  # bytes
 _TOO_LONG = b"[a line of more than 256 KiB; whole in the log]\n"
 
 
-def last_lines(run: RunDir, rank: int, count: int, end: int | None = None) -> list[bytes]:
-    """Read the last `count` lines of a rank's log before byte `end`, as a screen shows them.
-
-    Looks back 256 KiB at most.
-    """
+def last_lines(run: RunDir, rank: int, end: int | None = None) -> list[bytes]:
+    """Read the last 256 KiB of a rank's log before byte `end`, in lines as a screen shows them."""
     data, whole = _end_of_log(run, rank, end)
     if not whole:
         data = data.partition(b"\n")[2] or _TOO_LONG
     cutter = LineCutter()
-    lines = (cutter.feed(data) + cutter.finish()).split(b"\n")[:-1]
-    return lines[-count:] if count > 0 else []
+    return (cutter.feed(data) + cutter.finish()).split(b"\n")[:-1]
 
 
 def line_end(run: RunDir, rank: int) -> int:

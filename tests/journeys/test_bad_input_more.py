@@ -1,0 +1,52 @@
+"""More bad input, found by people who were new to it: each case ends with one clear message."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from journeys import Journey
+from test_bad_input import refused
+
+
+@pytest.fixture
+def script(journey: Journey) -> str:
+    return journey.script("", "train.py")
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [({"ZLAUNCH_HOME": "~nosuchuser/x"}, ["ZLAUNCH_HOME"]), ({"HOME": ""}, [])],
+)
+def test_homes_that_are_none(journey: Journey, script: str, env: dict, words: list[str]) -> None:
+    done = journey.zlaunch("run", "-q", "--cpu", "1", script, env=env)
+    assert done.code == (2 if words else 0), done.err
+    assert "Traceback" not in done.err
+    assert all(word in done.err for word in words)
+
+
+def test_a_module_of_another_interpreter_is_left_to_it(journey: Journey) -> None:
+    program = journey.program('#!/bin/sh\necho "got $*"\n', "python")
+    done = journey.zlaunch("run", "-q", "--cpu", "1", "--python", str(program), "-m", "onlythere")
+    assert done.out == "0 | got -m onlythere\n"
+
+
+@pytest.mark.parametrize("command", [["--help"], ["run", "--dry-run", "--cpu", "1"]])
+def test_an_output_that_takes_nothing(journey: Journey, script: str, command: list[str]) -> None:
+    with Path("/dev/full").open("wb") as full:
+        more = [script] if "run" in command else []
+        process = journey.popen(*command, *more, stdout=full, stderr=subprocess.PIPE)
+        said = process.stderr.read().decode()
+    assert process.wait(60) == 125
+    assert said.startswith("zlaunch: error: ")
+    assert "Traceback" not in said
+
+
+def test_a_command_that_is_none(journey: Journey) -> None:
+    assert "did you mean run" in refused(journey, "rnu")
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "\x1b[2J"])
+def test_names_that_cannot_be_shown(journey: Journey, script: str, name: str) -> None:
+    assert "--name" in refused(journey, "run", "--cpu", "1", "--name", name, script)
