@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from namespaces import BOUND, Namespace, entering, ip, program
+from namespaces import BOUND, PATH, Namespace, entering, ip, program
 from ssh_client import Client, Known
 from sshd import Sshd
 
@@ -45,7 +45,10 @@ def missing() -> str | None:
         return f"hosts as network namespaces need the packages {', '.join(lacking)}"
     attempt = "ip link add name br0 type bridge && ip link add name a type veth peer name b"
     command = ["unshare", "--net", "--mount", "--uts", "sh", "-c", attempt]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND, check=False)
+    env = {**os.environ, "PATH": PATH}
+    done = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=BOUND, check=False
+    )
     if done.returncode:
         return f"root may not make network namespaces here: {done.stderr.strip()}"
     return None
@@ -100,8 +103,9 @@ class Host:
         Silently: it never does, as with a host behind a router, and connecting hangs.
         """
         if silently:
+            self._silent = True
             self._neighbours("replace", f" lladdr {self._hardware()} nud permanent")
-        self._cut, self._silent = True, silently
+        self._cut = True
         self._link("down")
 
     def stop_sshd(self) -> None:

@@ -87,12 +87,7 @@ def _target(
     hostname, user = reading.hostname, reading.user
     port = port or (first["port"].number(1, 65535) if "port" in first else 22)
     alias_of_key = first["hostkeyalias"].word().lower() if "hostkeyalias" in first else None
-    here = socket.gethostname()
-    tokens = {
-        **{"h": hostname, "n": reading.alias, "p": str(port), "r": user, "d": str(home)},
-        **{"u": me, "i": str(os.getuid()), "l": here, "L": here.partition(".")[0]},
-        "k": alias_of_key or reading.alias,
-    }
+    tokens = _tokens(reading.alias, hostname, str(port), user, me, str(home), alias_of_key)
     files = _Files(home, tokens)
     command, jump = _proxy(first.get("proxy"), tokens)
     return SshTarget(
@@ -112,6 +107,16 @@ def _target(
         identity_agent=files.agent(first.get("identityagent")),
         connect_timeout=first["connecttimeout"].seconds() if "connecttimeout" in first else None,
     )
+
+
+def _tokens(
+    alias: str, hostname: str, port: str, user: str, me: str, home: str, alias_of_key: str | None
+) -> dict[str, str]:
+    """Return what the letters behind a % stand for."""
+    here = socket.gethostname()
+    remote = {"h": hostname, "n": alias, "p": port, "r": user, "k": alias_of_key or alias}
+    local = {"u": me, "i": str(os.getuid()), "d": home, "l": here, "L": here.partition(".")[0]}
+    return remote | local
 
 
 @dataclass(frozen=True)

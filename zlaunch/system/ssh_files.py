@@ -11,7 +11,7 @@ import glob
 import ipaddress
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,8 +62,8 @@ class Line:
                 words.append(word)
                 word = None
         words += [] if word is None else [word]
-        if quote or not all(words):
-            raise self.error("a quote is not closed" if quote else "a value is empty")
+        if quote or not words or not all(words):
+            raise self.error("a quote is not closed" if quote else "a value is missing")
         return words
 
     def word(self) -> str:
@@ -151,7 +151,8 @@ class Reading:
         line = self.first.get("hostname")
         if self._fixed_hostname is not None:
             return self._fixed_hostname
-        return (line.expanded(line.word(), {"h": self.alias}) if line else self.alias).lower()
+        name = line.expanded(line.word(), {"h": self.alias}) if line else self.alias
+        return name if _is_address(name) else name.lower()  # the zone of one may have capitals
 
     def read(self) -> None:
         """Read all files, and once more where `Match final` or canonical names ask for it."""
@@ -169,7 +170,8 @@ class Reading:
         reachable = active
         for line in _lines(path):
             if line.keyword == "host":
-                active = _names(line, self.alias) and reachable
+                name = self._fixed_hostname or self.alias
+                active = _among(name, line.words()) and reachable
             elif line.keyword == "match":
                 active = self._matches(line, reachable)
             elif line.keyword == "include":
@@ -179,9 +181,17 @@ class Reading:
                     self._read(included, base, active=active, depth=depth + 1)
             elif active and line.keyword == "identityfile":
                 self.identities.setdefault(line.word(), line)
+            elif active and line.keyword in {"proxycommand", "proxyjump"}:
+                self._take_proxy(line)
             elif active:
-                proxy = line.keyword in {"proxycommand", "proxyjump"}
-                self.first.setdefault("proxy" if proxy else line.keyword, line)
+                self.first.setdefault(line.keyword, line)
+
+    def _take_proxy(self, line: Line) -> None:
+        """Whichever of the two is first stays, save that `ProxyJump none` lets a command come."""
+        first = self.first.setdefault("proxy", line)
+        no_jump = first.keyword == "proxyjump" and first.word().lower() == "none"
+        if no_jump and line.keyword == "proxycommand":
+            self.first["proxy"] = line
 
     def _included(self, line: Line, base: Path) -> Iterator[Path]:
         for word in line.words():
@@ -216,9 +226,9 @@ class Reading:
             return self._final
         if name in {"host", "originalhost"}:
             host = self.hostname if name == "host" else self.alias.lower()
-            return _in_list(host, value.lower())
+            return _among(host, value.lower().split(","))
         if name in {"user", "localuser"}:
-            return _in_list(self.user if name == "user" else self._me, value)
+            return _among(self.user if name == "user" else self._me, value.split(","))
         if name != "all":
             raise line.error(f"there is no criterion {name!r}")
         return True
@@ -243,7 +253,7 @@ def _lines(path: Path) -> Iterator[Line]:
         if stripped and not stripped.startswith("#"):
             place = f"{path}:{number}"
             match = _KEYWORD.fullmatch(stripped)
-            if match is None:
+            if match is None or "\0" in stripped:
                 problem = f"cannot read {stripped[:120]!r}: expected a keyword and its value"
                 raise BackendError(problem, where=place, hint="mend the line")
             yield Line(place, match[1].lower(), match[2])
@@ -264,28 +274,14 @@ def _text(path: Path) -> bytes:
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         return b""
     except OSError as error:
-        hint = "make it readable for you"
-        raise BackendError(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+        problem = f"the SSH configuration cannot be read: {error.strerror}"
+        raise BackendError(problem, where=str(path), hint="make it readable for you") from error
 
 
-def _names(line: Line, alias: str) -> bool:
-    found = False
-    for word in line.words():
-        if _like(alias, word.removeprefix("!")):
-            if word.startswith("!"):
-                return False
-            found = True
-    return found
-
-
-def _in_list(text: str, patterns: str) -> bool:
-    found = False
-    for pattern in patterns.split(","):
-        if _like(text, pattern.removeprefix("!")):
-            if pattern.startswith("!"):
-                return False
-            found = True
-    return found
+def _among(text: str, patterns: Iterable[str]) -> bool:
+    """Whether `text` matches one of `patterns`, and none of those with a ! in front."""
+    hits = [pattern for pattern in patterns if _like(text, pattern.removeprefix("!"))]
+    return bool(hits) and not any(hit.startswith("!") for hit in hits)
 
 
 def _like(text: str, pattern: str) -> bool:
