@@ -46,7 +46,10 @@ class Link:
         self.events: list[Message] = []
         self.until(lambda: bool(self.events))
         self.agent = self.local._process.pid
-        assert self.events == [Ready(3, self.agent)]
+        (ready,) = self.events
+        assert isinstance(ready, Ready)
+        assert (ready.node_rank, ready.pid) == (3, self.agent)
+        assert ready.port > 1023
 
     def send(self, order: Order) -> None:
         os.write(self.local.outgoing, encode(order))

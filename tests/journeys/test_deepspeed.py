@@ -26,16 +26,6 @@ FAST = [
 ]
 
 
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where DeepSpeed keeps the operators that it compiles: once for all tests here.
-
-    Not in the user's cache: another ninja or another environment that shares it would have
-    them compiled anew.
-    """
-    return tmp_path_factory.mktemp("compiled")
-
-
 @pytest.fixture
 def home(journey: Journey, compiled: Path) -> Journey:
     journey.env["TORCH_EXTENSIONS_DIR"] = str(compiled)

@@ -27,7 +27,7 @@ from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, S
 
 NODES = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
 GRACE = 30.0
-READY = [Ready(0, 100), Ready(1, 200)]
+READY = [Ready(0, 100, 29500), Ready(1, 200, 29501)]
 INT, TERM, HUP = (Interrupted(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 NODE0_LOST, NODE1_LOST = AgentLost(0, "node 0 gone"), AgentLost(1, "node 1 gone")
 LATER = DeadlinePassed()
@@ -186,9 +186,11 @@ def test_history(events: list[Timed], stops: list[float], exit_code: int) -> Non
 
 # events -> exit code; no rank is started, so there is nobody to be told to stop
 STARTING: dict[str, tuple[list[Timed], int]] = {
-    "agent lost at once": ([NODE0_LOST], 125),
+    "agent lost, then the other ready": ([NODE0_LOST, READY[1]], 125),
+    "both agents lost": ([NODE0_LOST, NODE1_LOST], 125),
     "agent lost while the other is ready": ([READY[0], NODE1_LOST], 125),
-    "ready agent lost while the other is not": ([READY[0], NODE0_LOST], 125),
+    "ready agent lost, then the other ready": ([READY[0], NODE0_LOST, READY[1]], 125),
+    "agent lost, then INT": ([NODE0_LOST, INT], 130),
     "INT": ([INT], 130),
     "TERM with one ready": ([READY[1], TERM], 143),
 }
@@ -199,6 +201,13 @@ def test_history_before_the_start(events: list[Timed], exit_code: int) -> None:
     history = History(events)
     assert [type(action) for action in history.actions] == [Finish]
     assert history.exit_code == exit_code
+
+
+def test_each_host_that_cannot_be_reached_is_named() -> None:
+    history = History([NODE0_LOST])
+    assert history.actions == []
+    history.happen(NODE1_LOST)
+    assert history.state.outcome.trouble == f"{NODE0_LOST.reason}\n{NODE1_LOST.reason}"
 
 
 def test_workers_start_when_all_agents_are_ready() -> None:

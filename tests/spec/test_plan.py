@@ -37,7 +37,7 @@ def plan(
         cores={0: 8, 1: 8},
         inherited=inherited or {},
     )
-    return make_plan(TOPOLOGY, command, around, DS_CONFIG, extra or [])
+    return make_plan(TOPOLOGY, dict.fromkeys((0, 1), command), around, DS_CONFIG, extra or [])
 
 
 def test_shape_of_the_json() -> None:

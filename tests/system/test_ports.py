@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from zlaunch.errors import InputError
+from zlaunch.system.busy_port import reserve
 from zlaunch.system.ports import ReservedPort
 
 # As torch's TCPStore listens: SO_REUSEADDR, on IPv6 or IPv4; says whether it worked.
@@ -53,7 +54,7 @@ class Listener:
 
 @pytest.fixture
 def reserved() -> Iterator[ReservedPort]:
-    port = ReservedPort()
+    port = reserve()
     yield port
     port.release()
 
@@ -90,11 +91,11 @@ def test_a_plain_bind_fails(reserved: ReservedPort, address: str) -> None:
 
 def test_reserving_the_same_again_is_refused(reserved: ReservedPort) -> None:
     with pytest.raises(InputError, match=f"port {reserved.port} is in use"):
-        ReservedPort(reserved.port)
+        reserve(reserved.port)
 
 
 def test_two_hundred_reservations_are_distinct() -> None:
-    ports = [ReservedPort() for _ in range(200)]
+    ports = [reserve() for _ in range(200)]
     numbers = {port.port for port in ports}
     for port in ports:
         port.release()
@@ -103,16 +104,16 @@ def test_two_hundred_reservations_are_distinct() -> None:
 
 
 def test_release_gives_it_back() -> None:
-    port = ReservedPort()
+    port = reserve()
     port.release()
     with socket.socket() as plain:
         plain.bind(("127.0.0.1", port.port))
 
 
 def test_an_explicit_port_is_taken_as_it_is() -> None:
-    number = ReservedPort()
+    number = reserve()
     number.release()
-    again = ReservedPort(number.port)
+    again = reserve(number.port)
     assert again.port == number.port
     again.release()
 
@@ -122,7 +123,7 @@ def test_a_busy_port_names_its_holder(address: str) -> None:
     listener = Listener(True, address, 0)
     try:
         with pytest.raises(InputError) as caught:
-            ReservedPort(listener.port)
+            reserve(listener.port)
     finally:
         listener.close()
     assert f"port {listener.port} is in use by pid {listener.process.pid} (" in str(caught.value)
@@ -138,6 +139,6 @@ def test_connections_that_fade_out_are_in_nobodys_way() -> None:
             accepted, _ = server.accept()
             accepted.close()  # whoever closes first is left with TIME_WAIT
             assert client.recv(1) == b""
-    again = ReservedPort(number)
+    again = reserve(number)
     assert again.port == number
     again.release()

@@ -11,18 +11,24 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 
+from zlaunch.agent.files import Files
 from zlaunch.run.messages import (
     Closed,
     Decoder,
     Event,
     Exit,
     Exited,
+    FindRoute,
     Output,
+    Ping,
+    Pong,
     ProtocolError,
     Ready,
     Refused,
+    Routed,
     Signal,
     Start,
     Started,
@@ -30,7 +36,10 @@ from zlaunch.run.messages import (
     encode,
 )
 from zlaunch.spec.worker import WorkerSpec
+from zlaunch.system.cores import usable_cores
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
+from zlaunch.system.ports import ReservedPort
+from zlaunch.system.routes import own_address_towards
 from zlaunch.system.spawn import Process, adopt_orphans, reap_orphans, sweep
 from zlaunch.system.stream import OutStream
 
@@ -62,6 +71,9 @@ class Agent:
         self._out = OutStream(self._loop, link_out, on_drained=self._resume)
         self._workers: dict[int, _Worker] = {}
         self._grace = 0.0
+        self._port = ReservedPort()
+        self._files = Files()
+        self._silence: Timer | None = None
         self._kill_timer: Timer | None = None
         self._paused = False
         self._launcher_gone = False
@@ -75,12 +87,13 @@ class Agent:
         self._loop.on_signal([signal.SIGCHLD], lambda _: self._reap())
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)
-        self._send(Ready(self._node_rank, os.getpid()))
+        self._send(_ready(self._node_rank, self._port.port))
         try:
             self._loop.run()
         finally:  # whatever goes wrong here, the workers do not outlive it
             self._kill()
             sweep()
+            self._files.remove()
 
     # The link
 
@@ -107,8 +120,22 @@ class Agent:
                 self._stop(order.grace)
             elif isinstance(order, Signal):
                 self._pass_on(order.signum)
+            elif isinstance(order, FindRoute):
+                address = own_address_towards(order.to) or ""
+                self._send(Routed(self._node_rank, address))
+            elif isinstance(order, Ping):
+                self._answer(order)
+
+    def _answer(self, ping: Ping) -> None:
+        """Say that we live, and set the time by which the launcher has to say so again."""
+        self._send(Pong(self._node_rank))
+        if self._silence is not None:
+            self._silence.cancel()
+        self._silence = self._loop.after(ping.within, self._lose_launcher)
 
     def _lose_launcher(self) -> None:
+        if self._launcher_gone:
+            return
         self._loop.unwatch(self._link_in, READ)
         self._out.close()
         self._launcher_gone = True
@@ -121,8 +148,20 @@ class Agent:
     def _start(self, order: Start) -> None:
         self._started = True
         self._grace = order.grace
-        for spec in order.plan.workers:
-            self._start_worker(spec, {**order.plan.env, **spec.env})
+        plan = order.plan
+        try:
+            self._files.write(plan.files)
+        except OSError as error:
+            for spec in plan.workers:
+                self._send(Refused(spec.rank, f"{error.filename}: {error.strerror}"))
+            return
+        shared = {**os.environ, **plan.env} if plan.inherit else dict(plan.env)
+        shared.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // len(plan.workers))))
+        stand_in = bool(plan.python) and not os.access(plan.python, os.X_OK)
+        for spec in plan.workers:
+            ours = stand_in and spec.argv[0] == plan.python
+            chosen = replace(spec, argv=(sys.executable, *spec.argv[1:])) if ours else spec
+            self._start_worker(chosen, {**shared, **spec.env})
 
     def _start_worker(self, spec: WorkerSpec, env: dict[str, str]) -> None:
         try:
@@ -236,6 +275,13 @@ class Agent:
             sweep()
         if self._launcher_gone:
             self._loop.stop()
+
+
+def _ready(node_rank: int, port: int) -> Ready:
+    """Sshd names both ends of its connection: client, its port, server, its port."""
+    ends = os.environ.get("SSH_CONNECTION", "").split()
+    peer, address = (ends[0], ends[2]) if len(ends) == 4 else ("", "")
+    return Ready(node_rank, os.getpid(), port, address, peer)
 
 
 def serve(node_rank: int) -> None:

@@ -6,19 +6,29 @@ from typing import Protocol
 
 
 class Link(Protocol):
-    """An agent that has been reached.
+    """An agent that is being reached.
 
-    `incoming` carries its events and `outgoing` its orders; `errors` is what it or its
-    interpreter prints beside them. All three are descriptors.
+    `incoming` carries its events and `outgoing` its orders; `errors` is what it, its
+    interpreter or the way to it prints beside them. All three are descriptors. `greeting` is
+    sent before the first order. A `remote` link can break without either end noticing.
     """
 
-    host: str
     incoming: int
     outgoing: int
     errors: int
+    greeting: bytes
+    remote: bool
+
+    def explain(self, how: str, words: str) -> str:
+        """Say in one sentence why the agent was lost: `how` it showed, and its last `words`."""
+        ...
+
+    def hang_up(self) -> None:
+        """Let go of the agent, upon which it stops its workers and leaves."""
+        ...
 
     def close(self, timeout: float) -> str:
-        """Let go of the agent, wait `timeout` seconds for its end, and say how it ended."""
+        """Give the agent `timeout` seconds to be gone, clean up, and say how it ended."""
         ...
 
 
@@ -26,7 +36,7 @@ class Backend(Protocol):
     """A way to reach agents."""
 
     def open(self, node_rank: int, host: str) -> Link:
-        """Start an agent on `host`.
+        """Begin to reach an agent on `host`, without waiting for it.
 
         Raises BackendError where that is not possible.
         """

@@ -21,6 +21,7 @@ from zlaunch.errors import InputError, ZlaunchError
 # `zlaunch --help` and each command pay for nothing else.
 _COMMANDS = {
     "run": ("zlaunch.cli.run", "Train on this machine: one worker per GPU, or N on the CPU."),
+    "multinode": ("zlaunch.cli.multinode", "Train on many hosts, reached over SSH."),
     "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
     "ps": ("zlaunch.cli.ps", "List runs."),
 }

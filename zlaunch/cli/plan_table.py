@@ -15,7 +15,7 @@ from zlaunch.spec.redact import redact_arguments
 def print_plan(prepared: Prepared) -> None:
     """Print rank, host, device and cuda:i of every worker, then the config."""
     plan = prepared.plan
-    on_gpus = prepared.devices.kind == "cuda"
+    on_gpus = prepared.place.devices.kind == "cuda"
     table = Table("rank", "host", "local rank", "device", "in torch", title=None)
     for worker in plan.topology.workers:
         host = plan.topology.nodes[worker.node_rank].host

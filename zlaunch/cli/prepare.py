@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from zlaunch.cli.ds_config import DsConfig, make_ds_config
+from zlaunch.cli.place import Place
 from zlaunch.cli.request import PLACEHOLDER, Request
 from zlaunch.cli.target import command_prefix, read_facts
+from zlaunch.dsconfig.render import to_json
 from zlaunch.errors import InputError
-from zlaunch.spec.devices import choose_slots, visible_slots
 from zlaunch.spec.environment import (
-    DeviceKind,
-    Rendezvous,
     Surroundings,
     Target,
     replaced,
@@ -22,25 +21,8 @@ from zlaunch.spec.hostfile import Host
 from zlaunch.spec.plan import Command, Plan, make_plan
 from zlaunch.spec.ranks import parse_ranks
 from zlaunch.spec.script import ScriptFacts
-from zlaunch.spec.slots import Slot
 from zlaunch.spec.topology import lay_out
-from zlaunch.system.cores import usable_cores
-from zlaunch.system.gpus import discover
-from zlaunch.system.ports import ReservedPort
 from zlaunch.system.rundir import RunDir
-
-_THIS_MACHINE = "localhost"
-_LOOPBACK = "127.0.0.1"
-
-
-@dataclass(frozen=True)
-class Devices:
-    """Where the workers of this machine run; `note` is for the user."""
-
-    kind: DeviceKind
-    slots: tuple[Slot, ...]
-    bf16: bool = True
-    note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +34,7 @@ class Prepared:
     """
 
     plan: Plan
-    devices: Devices
+    place: Place
     ds: DsConfig
     uses_ds_config: bool
     console_ranks: frozenset[int]
@@ -60,75 +42,62 @@ class Prepared:
     details: tuple[str, ...]
 
 
-def prepare(request: Request, env: Mapping[str, str], run: RunDir, port: ReservedPort) -> Prepared:
-    """Return the plan of a run on this machine.
+def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place) -> Prepared:
+    """Return the plan of a run at `place`.
 
     Raises InputError (or another ZlaunchError) for what cannot be done as asked.
     """
     cwd = _working_directory()
     facts = read_facts(request)
     prefix = command_prefix(request)
-    devices = choose_devices(request, env)
-    topology = lay_out([Host(name=_THIS_MACHINE, slots=devices.slots, address=_LOOPBACK)])
+    topology = lay_out(place.hosts)
     console_ranks = parse_ranks(request.console_ranks, topology.world_size)
     target: Target = facts.target if request.target == "auto" else request.target
-    ds = make_ds_config(request, target, topology.world_size, devices)
+    ds = make_ds_config(request, target, topology.world_size, place.devices)
     path = str(run.ds_config) if ds.config is not None else None
     around = Surroundings(
         run_id=run.id,
         run_dir=str(run.path),
-        rendezvous=Rendezvous(request.master_addr or _LOOPBACK, port.port),
-        device=devices.kind,
+        rendezvous=place.rendezvous,
+        device=place.devices.kind,
         target=target,
         ds_config=path,
         precision=ds.precision,
-        cores={0: usable_cores()},
-        inherited=env,
+        cores=place.cores,
+        inherited=place.env,
     )
     args = _script_args(request, path)
     asked_in_args = args != request.args
-    command = Command(
-        prefix=prefix,
-        args=args,
-        cwd=cwd,
-        local_rank_option=_local_rank_option(request, facts),
-    )
+    option = _local_rank_option(request, facts)
+    commands = {
+        node_rank: Command(_on_host(prefix, host, request), args, host.workdir or cwd, option)
+        for node_rank, host in enumerate(place.hosts)
+    }
+    plan = make_plan(topology, commands, around, ds.config)
+    if place.remote:
+        plan = replace(plan, inherit=True, python=prefix[0], files=_files(run, ds))
     return Prepared(
-        plan=make_plan(topology, command, around, ds.config),
-        devices=devices,
+        plan=plan,
+        place=place,
         ds=ds,
         uses_ds_config=request.wants_deepspeed or facts.reads_ds_config or asked_in_args,
         console_ranks=console_ranks,
-        notes=tuple(note for note in (devices.note, *ds.notes) if note),
-        details=_details(env),
+        notes=tuple(note for note in (place.devices.note, *ds.notes) if note),
+        details=_details(env, place),
     )
 
 
-def choose_devices(request: Request, env: Mapping[str, str]) -> Devices:
-    """Return the devices of this machine that the run uses."""
-    count = request.num_gpus or request.nproc or request.cpu
-    if request.cpu is not None or request.device == "cpu":
-        return Devices("cpu", tuple(range(count or 1)))
-    visible_env = env.get("CUDA_VISIBLE_DEVICES")
-    devices = discover()
-    if devices is None and visible_env is None:
-        devices = ()  # no driver and nobody who says that there are devices all the same
-    visible = visible_slots(visible_env, devices)
-    slots = choose_slots(
-        visible,
-        counted_by="--nproc" if request.nproc else "--num-gpus",
-        devices=devices,
-        count=count,
-        gpus=request.gpus,
-        include=request.include,
-        exclude=request.exclude,
-        env=visible_env,
-    )
-    note = None
-    if devices is None:
-        note = "neither NVML nor nvidia-smi is here, so the devices are taken on trust"
-    used = [device for device in devices or () if {device.index, device.uuid} & set(slots)]
-    return Devices("cuda", slots, all(d.bf16 for d in used or devices or ()), note)
+def _on_host(prefix: tuple[str, ...], host: Host, request: Request) -> tuple[str, ...]:
+    """The host's own interpreter, where the hostfile names one."""
+    return (host.python, *prefix[1:]) if host.python and not request.no_python else prefix
+
+
+def _files(run: RunDir, ds: DsConfig) -> tuple[tuple[str, str], ...]:
+    """What a node needs of the run directory, where it does not share it with this machine."""
+    files = [(f"{run.path}/errors/", "")]
+    if ds.config is not None:
+        files.append((str(run.ds_config), to_json(ds.config)))
+    return tuple(files)
 
 
 def _script_args(request: Request, ds_config: str | None) -> tuple[str, ...]:
@@ -158,7 +127,11 @@ def _working_directory() -> str:
         raise InputError(f"the current directory is gone: {error.strerror}") from error
 
 
-def _details(env: Mapping[str, str]) -> tuple[str, ...]:
+def _details(env: Mapping[str, str], place: Place) -> tuple[str, ...]:
     """What only -v tells."""
-    names = replaced(env)
-    return (f"replaced inherited {', '.join(names)}",) if names else ()
+    details = []
+    if names := replaced(env):
+        details.append(f"replaced inherited {', '.join(names)}")
+    if place.remote:
+        details.append(f"sent to the hosts: {', '.join(sorted(place.env))}")
+    return tuple(details)

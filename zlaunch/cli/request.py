@@ -18,6 +18,26 @@ PLACEHOLDER = "{ds_config}"
 """Stands in the script's arguments for the path of the ds_config."""
 
 
+HostKeys = Literal["strict", "accept-new"]
+SshChoice = Literal["paramiko", "openssh"]
+
+
+@dataclass(frozen=True)
+class ManyHosts:
+    """What only `multinode` has; times in seconds."""
+
+    hostfile: str | None = None
+    hosts: str | None = None
+    num_nodes: int | None = None
+    force_ssh: bool = False
+    ssh: SshChoice = "paramiko"
+    ssh_host_keys: HostKeys = "strict"
+    connect_timeout: float = 15.0
+    heartbeat: float = 15.0
+    env: tuple[str, ...] = ()
+    env_files: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Request:
     """One field an option; None where it was not given. Sizes of batches are in samples."""
@@ -55,6 +75,7 @@ class Request:
     console_ranks: str = "all"
     quiet: bool = False
     verbose: bool = False
+    many: ManyHosts | None = None
 
     @property
     def wants_deepspeed(self) -> bool:
@@ -88,6 +109,8 @@ def check(request: Request) -> None:
             )
     _check_texts(request)
     _check_numbers(request)
+    if request.many is not None:
+        _check_many(request.many)
 
 
 def _check_texts(request: Request) -> None:
@@ -100,6 +123,8 @@ def _check_texts(request: Request) -> None:
 
 
 def _gpu_options(request: Request) -> tuple[tuple[bool, str], ...]:
+    if request.many is not None:  # there they choose hosts and slots, whatever these are
+        return ()
     return (
         (request.num_gpus is not None, "--num-gpus"),
         (request.gpus is not None, "--gpus"),
@@ -126,3 +151,14 @@ def _check_numbers(request: Request) -> None:
         )
     if not 0 <= request.grace < float("inf"):
         raise InputError(f"--grace {request.grace}: seconds from 0 on are needed")
+
+
+def _check_many(many: ManyHosts) -> None:
+    if (many.hostfile is None) == (many.hosts is None):
+        raise InputError("multinode needs --hostfile FILE or --hosts A,B; one of them")
+    for name, value in (
+        ("--connect-timeout", many.connect_timeout),
+        ("--heartbeat", many.heartbeat),
+    ):
+        if not 0.5 <= value < 86400:
+            raise InputError(f"{name} {value:g}: seconds from 0.5 on are needed")

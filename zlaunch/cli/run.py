@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from zlaunch.cli.request import (
     DeviceChoice,
     LocalRankArg,
+    ManyHosts,
     Precision,
     Request,
     TargetChoice,
@@ -87,6 +88,7 @@ def run(
     ] = None,
     local_rank_arg: Annotated[
         LocalRankArg,
+        ManyHosts,
         typer.Option("--local-rank-arg", help="Add --local_rank=N; auto: where SCRIPT reads it."),
     ] = "auto",
     no_local_rank: Annotated[
@@ -118,48 +120,33 @@ def run(
     What follows SCRIPT is passed on as typed. {ds_config} in it becomes the path of the
     ds_config.json, which the script also finds in ZLAUNCH_DS_CONFIG.
     """
-    request = Request(
-        script=script,
-        args=tuple(args or ()),
-        module=module,
-        no_python=no_python,
-        python=python,
-        num_gpus=num_gpus,
-        nproc=nproc,
-        cpu=cpu,
-        device=device,
-        gpus=gpus,
-        include=include,
-        exclude=exclude,
-        recipe=recipe,
-        ds_config=ds_config,
-        precision=precision,
-        overrides=tuple(overrides or ()),
-        micro_batch=micro_batch,
-        global_batch=global_batch,
-        accumulate=accumulate,
-        target=target,
-        ds_arg=ds_arg,
-        local_rank_arg="never" if no_local_rank else local_rank_arg,
-        master_addr=master_addr,
-        master_port=master_port,
-        name=name,
-        grace=grace,
-        console_ranks=console_ranks,
-        quiet=quiet,
-        verbose=verbose,
-    )
+    options = dict(locals())
     _refuse_many_nodes(num_nodes, hostfile)
-    if as_json and not show_plan:
-        raise InputError("--json shows the plan as data", hint="give it together with --dry-run")
+    request = request_of(**options)
     if show_plan:
         dry_run(request, as_json=as_json)
         raise typer.Exit(0)
     raise typer.Exit(start(request))
 
 
+def request_of(many: ManyHosts | None = None, **options: Any) -> Request:
+    """Return the request that the options of `run`, by their names, make.
+
+    Raises InputError.
+    """
+    if options["as_json"] and not options["show_plan"]:
+        raise InputError("--json shows the plan as data", hint="give it together with --dry-run")
+    if options["no_local_rank"]:
+        options["local_rank_arg"] = "never"
+    fields = {name: options[name] for name in Request.__dataclass_fields__ if name in options}
+    for name in ("args", "overrides"):
+        fields[name] = tuple(fields[name] or ())
+    return Request(**fields, many=many)
+
+
 def _refuse_many_nodes(num_nodes: int | None, hostfile: str | None) -> None:
     """DeepSpeed's options for several machines: one node is what `run` is for."""
     if hostfile is not None or num_nodes not in {None, -1, 1}:
         given = f"--hostfile {hostfile}" if hostfile else f"--num-nodes {num_nodes}"
-        raise InputError(f"{given}: zlaunch run trains on this machine alone")
+        hint = "zlaunch multinode --hostfile FILE ..."
+        raise InputError(f"{given}: zlaunch run trains on this machine alone", hint=hint)

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from zlaunch import __version__
-from zlaunch.backends.local import LocalBackend
 from zlaunch.cli.ds_config import DsConfig
-from zlaunch.cli.prepare import Devices, Prepared, prepare
+from zlaunch.cli.find_place import find_place
+from zlaunch.cli.place import Place
+from zlaunch.cli.prepare import Prepared, prepare
 from zlaunch.cli.request import Request, check
 from zlaunch.dsconfig.render import to_json
 from zlaunch.errors import InputError
@@ -22,10 +23,8 @@ from zlaunch.launcher.output import Output
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.record import RUNNING, RunRecord
 from zlaunch.spec.redact import redact_arguments
-from zlaunch.spec.slots import Slot
 from zlaunch.system.console import Console
 from zlaunch.system.loop import Loop
-from zlaunch.system.ports import ReservedPort
 from zlaunch.system.rundir import RunDir, RunStore, home_directory, new_run_id
 
 
@@ -34,9 +33,8 @@ def dry_run(request: Request, *, as_json: bool) -> None:
     check(request)
     env = dict(os.environ)
     run = RunStore(home_directory(env)).run(new_run_id())
-    port = ReservedPort(request.master_port)
-    prepared = prepare(request, env, run, port)
-    port.release()
+    with find_place(request, env) as place:
+        prepared = prepare(request, env, run, place)
     if as_json:
         print(json.dumps(prepared.plan.to_json(), indent=2))  # noqa: T201
         return
@@ -49,15 +47,25 @@ def start(request: Request) -> int:
     """Run to the end and return the exit code."""
     check(request)
     env = dict(os.environ)
-    run = RunStore(home_directory(env)).run(new_run_id())
-    port = ReservedPort(request.master_port)
-    prepared = prepare(request, env, run, port)
+    store = RunStore(home_directory(env))
+    run = store.run(new_run_id())
+    with find_place(request, env) as place:
+        prepared = prepare(request, env, run, place)
+        return _carry_out(request, prepared, store, run, env)
+
+
+def _carry_out(
+    request: Request, prepared: Prepared, store: RunStore, run: RunDir, env: Mapping[str, str]
+) -> int:
     record = _record(request, prepared, run, env)
     loop = Loop()
     console = _console(loop, prepared, env, quiet=request.quiet)
     output = _make_run(request, prepared, run, record, console)
-    RunStore(home_directory(env)).set_latest(run)
-    launcher = Launcher(prepared.plan, LocalBackend(), loop, console, output, request.grace)
+    store.set_latest(run)
+    place = prepared.place
+    launcher = Launcher(
+        prepared.plan, place.backend, loop, console, output, request.grace, place.patience
+    )
     _introduce(console, prepared, run, verbose=request.verbose)
     try:
         outcome = launcher.run()
@@ -68,7 +76,6 @@ def start(request: Request) -> int:
         _write_end(run, record.ended_with(outcome, ended), console)
         console.say(last, "error" if outcome.exit_code else "info")
     finally:
-        port.release()
         console.close()
         output.close()
         loop.close()
@@ -145,12 +152,10 @@ def _loss_scale(config: Mapping[str, Any] | None) -> LossScaleState:
 def _introduce(console: Console, prepared: Prepared, run: RunDir, *, verbose: bool) -> None:
     """At most two lines, and what the user should know."""
     plan, ds = prepared.plan, prepared.ds
-    at = plan.rendezvous
-    world = plan.topology.world_size
+    world, at = plan.topology.world_size, plan.rendezvous
     ranks = f"{world} rank{'s' if world != 1 else ''}"
-    console.say(
-        f"run {run.id}: {ranks} on {place(prepared.devices)}, meeting at {at.address}:{at.port}"
-    )
+    meeting = f", meeting at {at.address}:{at.port}" if at.address and at.port else ""
+    console.say(f"run {run.id}: {ranks} on {describe_place(prepared.place)}{meeting}")
     if ds.config is not None and (prepared.uses_ds_config or verbose):
         console.say(f"{describe_ds_config(ds, world)}; {run.ds_config}")
     for note in prepared.notes:
@@ -171,11 +176,14 @@ def describe_ds_config(ds: DsConfig, world_size: int) -> str:
     )
 
 
-def place(devices: Devices) -> str:
-    """`the CPU`, `GPU 3`, `GPUs 3,1`: in rank order."""
-    if devices.kind == "cpu":
+def describe_place(place: Place) -> str:
+    """`the CPU`, `GPU 3`, `GPUs 3,1` in rank order; `a:4, b:2` for hosts and their ranks."""
+    if place.remote:
+        return ", ".join(f"{host.name}:{len(host.slots)}" for host in place.hosts)
+    slots = place.devices.slots
+    if place.devices.kind == "cpu":
         return "the CPU"
-    return f"GPU{'s' if len(devices.slots) > 1 else ''} {','.join(map(str, devices.slots))}"
+    return f"GPU{'s' if len(slots) > 1 else ''} {','.join(map(str, slots))}"
 
 
 def _conclude(
@@ -202,5 +210,8 @@ def _conclude(
 
 
 def _device_of(rank: int, prepared: Prepared) -> str:
-    slot: Slot = prepared.plan.topology.workers[rank].slot
-    return f"GPU {slot}" if prepared.devices.kind == "cuda" else ""
+    worker = prepared.plan.topology.workers[rank]
+    where = [f"GPU {worker.slot}"] if prepared.place.devices.kind == "cuda" else []
+    if prepared.place.remote:
+        where.insert(0, prepared.plan.topology.nodes[worker.node_rank].host)
+    return ", ".join(where)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import partial
 
-from zlaunch.backends.base import Backend, Link
-from zlaunch.errors import BackendError
+from zlaunch.backends.base import Backend
+from zlaunch.launcher.agents import Agents, Patience
 from zlaunch.launcher.output import Output
 from zlaunch.launcher.report import describe_ranks
 from zlaunch.run import lifecycle
@@ -28,45 +26,29 @@ from zlaunch.run.lifecycle import (
 )
 from zlaunch.run.messages import (
     Closed,
-    Decoder,
     Exited,
+    FindRoute,
     Message,
-    Order,
-    ProtocolError,
+    Ping,
     Refused,
+    Routed,
     Signal,
     Start,
     Started,
     Stop,
-    encode,
 )
 from zlaunch.run.messages import (
     Output as OutputEvent,
 )
 from zlaunch.run.outcome import Outcome
+from zlaunch.spec.environment import Rendezvous
 from zlaunch.spec.plan import Plan
 from zlaunch.system.console import Console
-from zlaunch.system.loop import READ, Loop, Timer, read_chunk
-from zlaunch.system.stream import OutStream
+from zlaunch.system.loop import Loop, Timer
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-
-_CHUNK = 1 << 20  # bytes read from a link at once
-_LEAVE = 5.0  # seconds for an agent to go once its link is closed
-_LAST_WORDS = 4 << 10  # bytes kept of what an agent prints beside its link
-
-
-@dataclass
-class _Agent:
-    """One agent as the launcher sees it."""
-
-    node_rank: int
-    link: Link
-    orders: OutStream
-    decoder: Decoder = field(default_factory=Decoder)
-    words: bytes = b""
-    lost: bool = False
+_LOOPBACK = "127.0.0.1"
 
 
 class Launcher:
@@ -80,13 +62,13 @@ class Launcher:
         console: Console,
         output: Output,
         grace: float,
+        patience: Patience,
     ) -> None:
         self._plan = plan
-        self._backend = backend
         self._loop = loop
         self._console = console
         self._output = output
-        self._agents: dict[int, _Agent] = {}
+        self._agents = Agents(loop, backend, patience, self._take, self._lose)
         self._deadline: Timer | None = None
         self._outcome: Outcome | None = None
         self.pids: dict[int, int] = {}
@@ -99,13 +81,13 @@ class Launcher:
     def run(self) -> Outcome:
         """Start all ranks, see them through, and return how it ended."""
         self._install_handlers()
-        self._console.when_room(self._resume)
+        self._console.when_room(self._agents.resume)
         try:
-            for node in self._plan.topology.nodes:
-                self._reach(node.rank, node.host)
+            self._agents.reach(self._plan.topology.nodes)
             self._loop.run()
         finally:
-            self._let_go()
+            self._console.when_room(lambda: None)
+            self._agents.close()
         assert self._outcome is not None
         return self._outcome
 
@@ -116,35 +98,9 @@ class Launcher:
         """
         stops = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
         self._loop.on_signal(stops, self._interrupted)
-        self._loop.on_signal(FORWARDED_SIGNALS, lambda signum: self._order(Signal(signum)))
+        self._loop.on_signal(FORWARDED_SIGNALS, lambda signum: self._agents.order(Signal(signum)))
 
-    # Agents
-
-    def _reach(self, node_rank: int, host: str) -> None:
-        try:
-            link = self._backend.open(node_rank, host)
-        except BackendError as error:
-            self._happen(AgentLost(node_rank, str(error)))
-            return
-        agent = _Agent(node_rank, link, OutStream(self._loop, link.outgoing))
-        self._agents[node_rank] = agent
-        os.set_blocking(link.incoming, False)
-        self._loop.watch(link.incoming, READ, partial(self._read_events, agent))
-        self._loop.watch(link.errors, READ, partial(self._read_words, agent))
-
-    def _read_events(self, agent: _Agent) -> None:
-        data = read_chunk(agent.link.incoming, _CHUNK)
-        if data is None:
-            return
-        if not data:
-            self._lose(agent, "has ended")
-            return
-        try:
-            self._take(agent.decoder.feed(data))
-        except ProtocolError as error:
-            self._lose(agent, f"sent what cannot be read: {error}")
-        if self._console.full:
-            self._pause()
+    # Messages
 
     def _take(self, messages: Iterable[Message]) -> None:
         """Take in what came in one read; output that follows on another of its rank is joined."""
@@ -152,59 +108,18 @@ class Launcher:
         for message in messages:
             if isinstance(message, OutputEvent):
                 written.setdefault(message.rank, []).append(message.data)
-            elif not isinstance(message, (Start, Stop, Signal)):
+            elif not isinstance(message, (Start, Stop, Signal, FindRoute, Ping)):
                 self._take_output(written)
                 self._note(message)
                 self._happen(message)
         self._take_output(written)
+        if self._console.full:
+            self._agents.pause()
 
     def _take_output(self, written: dict[int, list[bytes]]) -> None:
         for rank, pieces in written.items():
             self._output.take(rank, b"".join(pieces))
         written.clear()
-
-    def _pause(self) -> None:
-        """Read no more from the agents until the console's reader has caught up."""
-        for agent in self._agents.values():
-            self._loop.unwatch(agent.link.incoming, READ)
-
-    def _resume(self) -> None:
-        for agent in self._agents.values():
-            if not agent.lost:
-                self._loop.watch(agent.link.incoming, READ, partial(self._read_events, agent))
-
-    def _read_words(self, agent: _Agent) -> None:
-        """Keep the end of what the agent prints: it matters only where the agent is lost."""
-        data = read_chunk(agent.link.errors, _CHUNK)
-        if data:
-            agent.words = (agent.words + data)[-_LAST_WORDS:]
-        elif data is not None:
-            self._loop.unwatch(agent.link.errors, READ)
-
-    def _lose(self, agent: _Agent, how: str) -> None:
-        self._loop.unwatch(agent.link.incoming, READ)
-        if agent.lost:
-            return
-        agent.lost = True
-        self._read_words(agent)
-        words = agent.words.decode(errors="replace").strip()
-        reason = f"the agent on {agent.link.host} {how}" + (f":\n{words}" if words else "")
-        self._note(AgentLost(agent.node_rank, reason))
-        self._happen(AgentLost(agent.node_rank, reason))
-
-    def _order(self, order: Order) -> None:
-        for agent in self._agents.values():
-            agent.orders.write(encode(order))
-
-    def _let_go(self) -> None:
-        """Close all links; agents stop what is left and leave."""
-        self._console.when_room(lambda: None)
-        for agent in self._agents.values():
-            self._loop.unwatch(agent.link.incoming, READ)
-            self._loop.unwatch(agent.link.errors, READ)
-            agent.orders.close()
-            agent.link.close(_LEAVE)
-        self._backend.close()
 
     # Events
 
@@ -214,11 +129,21 @@ class Launcher:
             self.pids[event.rank] = event.pid
         elif isinstance(event, Closed):
             self._output.end(event.rank)
+        elif isinstance(event, Routed):
+            if event.address:
+                self._start_workers(event.address)
+            else:
+                self._lose(event.node_rank, "node 0 knows no way to node 1; give --master-addr")
         if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted)):
             fields = {"event": type(event).__name__, "at": time.time(), **vars(event)}
             if isinstance(event, Exited):
                 fields["exit"] = vars(event.exit)
             self._output.event(fields)
+
+    def _lose(self, node_rank: int, reason: str) -> None:
+        lost = AgentLost(node_rank, reason)
+        self._note(lost)
+        self._happen(lost)
 
     def _interrupted(self, signum: int) -> None:
         self._note(Interrupted(signum))
@@ -240,12 +165,10 @@ class Launcher:
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             if isinstance(action, StartWorkers):
-                for node_plan in self._plan.node_plans:
-                    agent = self._agents[node_plan.node_rank]
-                    agent.orders.write(encode(Start(node_plan, self._state.grace)))
+                self._find_rendezvous()
             elif isinstance(action, StopWorkers):
                 self._announce_stop(action)
-                self._order(Stop(action.grace))
+                self._agents.order(Stop(action.grace))
             elif isinstance(action, SetDeadline):
                 if self._deadline is not None:
                     self._deadline.cancel()
@@ -260,3 +183,29 @@ class Launcher:
         if left and self._state.stopped_by is None:
             time_given = f" within {stop.grace:g} s" if stop.grace else ""
             self._console.say(f"{stop.why}; stopping {describe_ranks(left)}{time_given}")
+
+    # Rendezvous
+
+    def _find_rendezvous(self) -> None:
+        """Start the workers, once it is known where rank 0 can be met.
+
+        Unless the user said where, that is the address of node 0 on the way to its peers, as
+        its own kernel chooses it.
+        """
+        if self._plan.rendezvous.address:
+            self._start_workers(self._plan.rendezvous.address)
+            return
+        peer = self._agents.ready(1).address or self._agents.ready(0).peer
+        if peer:
+            self._agents.order_one(0, FindRoute(peer))
+        else:  # neither was reached over a network
+            self._start_workers(_LOOPBACK)
+
+    def _start_workers(self, address: str) -> None:
+        port = self._plan.rendezvous.port or self._agents.ready(0).port
+        plan = self._plan.meeting_at(Rendezvous(address, port))
+        count = len(plan.topology.nodes)
+        if count > 1:
+            self._console.say(f"all {count} nodes are ready; meeting at {address}:{port}")
+        for node_plan in plan.node_plans:
+            self._agents.order_one(node_plan.node_rank, Start(node_plan, self._state.grace))

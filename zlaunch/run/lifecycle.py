@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from zlaunch.run.messages import Closed, Event, Exited, Output, Ready, Refused, Started
+from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused
 from zlaunch.run.outcome import Outcome
 
 # The agent itself kills at the end of the grace; the launcher waits this much longer for
@@ -125,10 +125,10 @@ Step = tuple[RunState, tuple[Action, ...]]
 
 def step(state: RunState, event: Happening, now: float) -> Step:
     """Return the state after `event` and what is to be done. `now` is monotonic, in seconds."""
-    if state.phase is Phase.DONE or isinstance(event, (Output, Started)):
+    if state.phase is Phase.DONE:
         return state, ()
     if isinstance(event, Ready):
-        return _ready(state, event)
+        return _ready(state, event, now)
     if isinstance(event, Exited):
         return _exited(state, event, now)
     if isinstance(event, Refused):
@@ -139,13 +139,17 @@ def step(state: RunState, event: Happening, now: float) -> Step:
         return _agent_lost(state, event, now)
     if isinstance(event, Interrupted):
         return _interrupted(state, event, now)
-    return _deadline_passed(state, now)
+    if isinstance(event, DeadlinePassed):
+        return _deadline_passed(state, now)
+    return state, ()
 
 
-def _ready(state: RunState, event: Ready) -> Step:
+def _ready(state: RunState, event: Ready, now: float) -> Step:
     state = replace(state, waiting=state.waiting - {event.node_rank})
     if state.waiting or state.phase is not Phase.STARTING:
         return state, ()
+    if state.trouble is not None:
+        return _stop(state, state.trouble, now)
     return replace(state, phase=Phase.RUNNING), (StartWorkers(),)
 
 
@@ -166,12 +170,16 @@ def _refused(state: RunState, event: Refused, now: float) -> Step:
 
 
 def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
+    starting = state.phase is Phase.STARTING
+    before = f"{state.trouble}\n" if starting and state.trouble else ""
     state = replace(
         state,
         waiting=state.waiting - {event.node_rank},
         open=state.open - state.nodes[event.node_rank],
-        trouble=state.trouble or event.reason,
+        trouble=before + event.reason if starting else state.trouble or event.reason,
     )
+    if starting and state.waiting:
+        return state, ()  # so that each host that cannot be reached is named, not the first alone
     if state.phase in (Phase.STOPPING, Phase.KILLING):
         return _finish_if_over(state)
     return _stop(state, event.reason, now)

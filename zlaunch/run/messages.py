@@ -42,10 +42,32 @@ class Exit:
 
 @dataclass(frozen=True)
 class Ready:
-    """The agent runs and waits for orders."""
+    """The agent runs and waits for orders.
+
+    `port` is one that it keeps free for a rendezvous. Where the agent was reached through
+    sshd, `address` is the one that it was reached at and `peer` the launcher's.
+    """
 
     node_rank: int
     pid: int
+    port: int
+    address: str = ""
+    peer: str = ""
+
+
+@dataclass(frozen=True)
+class Pong:
+    """The agent is alive: the answer to `Ping`."""
+
+    node_rank: int
+
+
+@dataclass(frozen=True)
+class Routed:
+    """The node's own address on the way to the one that `FindRoute` asked for."""
+
+    node_rank: int
+    address: str
 
 
 @dataclass(frozen=True)
@@ -117,8 +139,22 @@ class Signal:
     signum: int
 
 
-Event = Union[Ready, Started, Refused, Output, Exited, Closed]
-Order = Union[Start, Stop, Signal]
+@dataclass(frozen=True)
+class FindRoute:
+    """Ask the kernel from which address of this node `to` would be reached."""
+
+    to: str
+
+
+@dataclass(frozen=True)
+class Ping:
+    """The launcher is alive; an agent that hears nothing for `within` seconds is on its own."""
+
+    within: float
+
+
+Event = Union[Ready, Pong, Routed, Started, Refused, Output, Exited, Closed]
+Order = Union[Start, Stop, Signal, FindRoute, Ping]
 Message = Union[Event, Order]
 
 
@@ -174,16 +210,23 @@ def _decode(kind: int, body: bytes) -> Message:
         raise ProtocolError(f"a body that is no message: {body[:200]!r}") from error
 
 
-_PLAIN = {kind.__name__: kind for kind in (Ready, Started, Refused, Closed, Stop, Signal)}
+_PLAIN = {
+    kind.__name__: kind
+    for kind in (Ready, Pong, Routed, Started, Refused, Closed, Stop, Signal, FindRoute, Ping)
+}
 
 
 def _build(name: str, fields: dict[str, Any]) -> Message:
     if name == "Exited":
         return Exited(fields["rank"], Exit(**fields["exit"]), fields["at"])
     if name == "Start":
-        plan = fields["plan"]
-        workers = tuple(
-            WorkerSpec(w["rank"], tuple(w["argv"]), w["env"], w["cwd"]) for w in plan["workers"]
-        )
-        return Start(NodePlan(plan["node_rank"], plan["env"], workers), fields["grace"])
+        return Start(_node_plan(fields["plan"]), fields["grace"])
     return _PLAIN[name](**fields)
+
+
+def _node_plan(plan: dict[str, Any]) -> NodePlan:
+    workers = tuple(
+        WorkerSpec(w["rank"], tuple(w["argv"]), w["env"], w["cwd"]) for w in plan["workers"]
+    )
+    files = tuple((path, text) for path, text in plan["files"])
+    return NodePlan(plan["node_rank"], plan["env"], workers, plan["inherit"], plan["python"], files)

@@ -109,7 +109,9 @@ def _devices(topology: Topology, worker: Worker, around: Surroundings) -> dict[s
 def _threads(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
     """OMP_NUM_THREADS: the user's value, else the node's usable cores shared by its ranks."""
     given = around.inherited.get("OMP_NUM_THREADS")
-    cores = around.cores[worker.node_rank]
+    cores = around.cores.get(worker.node_rank)
+    if cores is None:  # the agent counts them there
+        return {"OMP_NUM_THREADS": given} if given else {}
     share = max(1, cores // len(topology.nodes[worker.node_rank].slots))
     return {"OMP_NUM_THREADS": given or str(share)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from zlaunch.spec.environment import (
@@ -41,7 +41,11 @@ class Command:
 
 @dataclass(frozen=True)
 class Plan:
-    """All workers of a run; `env` is what they share, each spec's own env comes on top."""
+    """All workers of a run; `env` is what they share, each spec's own env comes on top.
+
+    `inherit`, `python` and `files` are as in NodePlan, and the same for all nodes. An empty
+    rendezvous address, or port 0, is found out once all agents are ready.
+    """
 
     run_id: str
     topology: Topology
@@ -50,6 +54,9 @@ class Plan:
     ds_config: Mapping[str, Any] | None
     env: Mapping[str, str]
     workers: tuple[WorkerSpec, ...]
+    inherit: bool = False
+    python: str = ""
+    files: tuple[tuple[str, str], ...] = ()
 
     @property
     def node_plans(self) -> tuple[NodePlan, ...]:
@@ -59,9 +66,18 @@ class Plan:
                 node.rank,
                 self.env,
                 tuple(self.workers[worker.rank] for worker in self.topology.on_node(node.rank)),
+                self.inherit,
+                self.python,
+                self.files,
             )
             for node in self.topology.nodes
         )
+
+    def meeting_at(self, rendezvous: Rendezvous) -> Plan:
+        """Return the plan with the place of rank 0 filled in."""
+        met = {"MASTER_ADDR": rendezvous.address, "MASTER_PORT": str(rendezvous.port)}
+        workers = tuple(replace(spec, env={**spec.env, **met}) for spec in self.workers)
+        return replace(self, rendezvous=rendezvous, workers=workers)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data, with secrets hidden."""
@@ -99,18 +115,18 @@ class Plan:
 
 def make_plan(
     topology: Topology,
-    command: Command,
+    commands: Mapping[int, Command],
     around: Surroundings,
     ds_config: Mapping[str, Any] | None,
     extra_env: Sequence[tuple[str, str]] = (),
 ) -> Plan:
-    """Give every rank of `topology` its arguments and environment."""
+    """Give every rank of `topology` its arguments and environment; `commands` by node rank."""
     workers = tuple(
         WorkerSpec(
             worker.rank,
-            command.argv(worker.local_rank),
+            commands[worker.node_rank].argv(worker.local_rank),
             {**dict(extra_env), **worker_environment(topology, worker, around)},
-            command.cwd,
+            commands[worker.node_rank].cwd,
         )
         for worker in topology.workers
     )

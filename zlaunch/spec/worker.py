@@ -24,8 +24,17 @@ class WorkerSpec:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """All workers of one node and the environment that they share."""
+    """All workers of one node and the environment that they share.
+
+    With `inherit` that environment comes on top of the agent's own: a host that was reached
+    over a network has one, and only chosen variables travel. Where the interpreter `python` is
+    not on the node, the agent's own stands in for it. `files` (path, text) are written
+    before the start where they are not there already, and taken away at the end.
+    """
 
     node_rank: int
     env: Mapping[str, str]
     workers: tuple[WorkerSpec, ...]
+    inherit: bool = False
+    python: str = ""
+    files: tuple[tuple[str, str], ...] = ()

@@ -1,14 +1,11 @@
-"""A port for the rendezvous: picked free and kept, or found busy before anything starts."""
+"""A port for the rendezvous: picked free, and kept.
+
+Travels to the agent, so it stays within Python 3.9 and the standard library.
+"""
 
 from __future__ import annotations
 
-import errno
 import socket
-
-from zlaunch.errors import InputError
-
-# psutil's names of states in which a connection has been closed by its process.
-_FADING = ("TIME_WAIT", "FIN_WAIT1", "FIN_WAIT2", "LAST_ACK", "CLOSING", "CLOSE")
 
 
 class ReservedPort:
@@ -19,12 +16,12 @@ class ReservedPort:
     beside a socket that also has the option and does not listen.
     """
 
-    def __init__(self, port: int = 0) -> None:
-        """Take `port`, or any free one for 0.
+    def __init__(self, port: int = 0, *, reuse: bool = False) -> None:
+        """Take `port`, or any free one for 0; with `reuse` beside connections that fade out.
 
-        Raises InputError where it is busy.
+        Raises OSError where it cannot be had.
         """
-        self._socket = _bound(port)
+        self._socket = _bind(port, reuse=reuse)
         self.port: int = self._socket.getsockname()[1]
         # Set after bind: before, another reservation could have been given the same port.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -32,27 +29,6 @@ class ReservedPort:
     def release(self) -> None:
         """Give the port back."""
         self._socket.close()
-
-
-def _bound(port: int) -> socket.socket:
-    try:
-        return _bind(port, reuse=False)
-    except OSError as error:
-        if error.errno == errno.EACCES:
-            raise InputError(
-                f"port {port} may not be used: {error.strerror}",
-                hint="choose one above 1023, or leave --master-port out",
-            ) from error
-        if error.errno != errno.EADDRINUSE:
-            raise
-    # Connections of an earlier run may still be fading out (TIME_WAIT); they disturb nobody.
-    holder, fading = _users(port)
-    if holder is None and fading:
-        return _bind(port, reuse=True)
-    raise InputError(
-        f"port {port} is in use{holder or ''}",
-        hint="choose another --master-port, or leave it out to have a free one picked",
-    )
 
 
 def _bind(port: int, *, reuse: bool) -> socket.socket:
@@ -68,33 +44,3 @@ def _bind(port: int, *, reuse: bool) -> socket.socket:
         taken.close()
         raise
     return taken
-
-
-def _users(port: int) -> tuple[str | None, bool]:
-    """Name who holds `port`, as far as this user may see it, and whether it is only fading."""
-    import psutil
-
-    holder, fading = None, False
-    try:
-        connections = psutil.net_connections("tcp")
-    except psutil.Error:  # some systems show this to root only
-        return None, False
-    for connection in connections:
-        if not connection.laddr or connection.laddr.port != port:
-            continue
-        if connection.status in _FADING:
-            fading = True
-        elif connection.pid:
-            return f" by pid {connection.pid} ({_name(connection.pid)})", False
-        else:
-            holder = " by a process of another user"
-    return holder, fading
-
-
-def _name(pid: int) -> str:
-    import psutil
-
-    try:
-        return psutil.Process(pid).name()
-    except psutil.Error:
-        return "ended meanwhile"

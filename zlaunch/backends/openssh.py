@@ -1,0 +1,70 @@
+"""Agents over the system's own ssh: whatever it can do (GSSAPI, Match exec, ControlMaster)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from zlaunch.backends.pack import payload
+from zlaunch.backends.process import ProcessLink
+from zlaunch.backends.remote import agent_command, explain_failure
+from zlaunch.spec.hostfile import Host
+
+
+@dataclass(frozen=True)
+class SshOptions:
+    """What the user said of SSH as a whole; `connect_timeout` in seconds."""
+
+    host_keys: str = "strict"
+    connect_timeout: float = 15.0
+
+
+class SshProcessLink(ProcessLink):
+    """A link through an ssh process."""
+
+    def explain(self, how: str, words: str) -> str:
+        """Name the host and the cause, where ssh's own words are known."""
+        return explain_failure(self.host, how, words)
+
+
+class OpensshBackend:
+    """Reaches each node with one ssh process; they connect side by side."""
+
+    def __init__(
+        self,
+        hosts: Mapping[int, Host],
+        interpreters: Mapping[int, tuple[str, ...]],
+        options: SshOptions,
+    ) -> None:
+        """`hosts` and `interpreters` (to try, in order) are by node rank."""
+        self._hosts = hosts
+        self._interpreters = interpreters
+        self._options = options
+
+    def open(self, node_rank: int, host: str) -> SshProcessLink:
+        """Start an ssh process."""
+        argv = self.argv(node_rank)
+        return SshProcessLink(argv, host, greeting=payload(node_rank), remote=True)
+
+    def argv(self, node_rank: int) -> list[str]:
+        """The ssh command line: never a prompt, keys checked, nothing forwarded."""
+        host = self._hosts[node_rank]
+        check = {"strict": "yes", "accept-new": "accept-new"}[self._options.host_keys]
+        settings = {
+            "BatchMode": "yes",
+            "ConnectTimeout": str(max(1, round(self._options.connect_timeout))),
+            "StrictHostKeyChecking": check,
+            "ForwardAgent": "no",
+            "ForwardX11": "no",
+        }
+        argv = ["ssh", "-T"]
+        for name, value in settings.items():
+            argv += ["-o", f"{name}={value}"]
+        if host.port is not None:
+            argv += ["-p", str(host.port)]
+        if host.user is not None:
+            argv += ["-l", host.user]
+        return [*argv, "--", host.name, agent_command(self._interpreters[node_rank])]
+
+    def close(self) -> None:
+        """Nothing is left once each ssh has ended."""

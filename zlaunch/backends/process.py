@@ -1,0 +1,72 @@
+"""A link through a child process: the agent itself, or the program that leads to it."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+from collections.abc import Sequence
+
+from zlaunch.errors import BackendError
+from zlaunch.system.spawn import enlarge_pipe
+
+
+class ProcessLink:
+    """The link is the child's stdin and stdout."""
+
+    def __init__(self, argv: Sequence[str], host: str, *, greeting: bytes, remote: bool) -> None:
+        """Start the child.
+
+        Raises BackendError.
+        """
+        self.host = host
+        self.greeting = greeting
+        self.remote = remote
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Out of the terminal's reach: Ctrl-C goes to the launcher alone.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BackendError(f"{argv[0]} could not be started: {error.strerror}") from error
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self.outgoing = self._process.stdin.fileno()
+        self.incoming = self._process.stdout.fileno()
+        self.errors = self._process.stderr.fileno()
+        enlarge_pipe(self.incoming)
+        os.set_blocking(self.errors, False)
+
+    def explain(self, how: str, words: str) -> str:
+        """Name the host, what showed, and what was printed last."""
+        return f"the agent on {self.host} {how}" + (f":\n{words}" if words else "")
+
+    def hang_up(self) -> None:
+        """Close the child's stdin."""
+        assert self._process.stdin
+        self._process.stdin.close()
+
+    def close(self, timeout: float) -> str:
+        """Wait for the child's end; one that stays is killed. Return how it ended."""
+        self.hang_up()
+        if not self._ends_within(timeout):
+            self._process.kill()
+        code = self._process.wait()
+        return f"signal {-code}" if code < 0 else f"exit code {code}"
+
+    def _ends_within(self, timeout: float) -> bool:
+        """Wait on a pidfd, where there is one: `Popen.wait` would look every now and then."""
+        try:
+            fd = os.pidfd_open(self._process.pid)
+        except (AttributeError, OSError):
+            try:
+                return self._process.wait(timeout) is not None
+            except subprocess.TimeoutExpired:
+                return False
+        try:
+            return bool(select.select([fd], [], [], timeout)[0])
+        finally:
+            os.close(fd)

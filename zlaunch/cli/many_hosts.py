@@ -1,0 +1,129 @@
+"""The place of `zlaunch multinode`: hosts from a file or a list, and how each is reached."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from zlaunch.backends.base import Backend
+from zlaunch.backends.local import LocalBackend
+from zlaunch.backends.openssh import OpensshBackend, SshOptions
+from zlaunch.backends.several import SeveralBackends
+from zlaunch.backends.ssh import SshBackend
+from zlaunch.cli.place import Devices, Place
+from zlaunch.cli.request import ManyHosts, Request
+from zlaunch.cli.target import similar_files
+from zlaunch.errors import InputError, SelectionError
+from zlaunch.launcher.agents import Patience
+from zlaunch.spec.envfile import parse_deepspeed_env, parse_env_file
+from zlaunch.spec.environment import Rendezvous
+from zlaunch.spec.filters import select_hosts
+from zlaunch.spec.hostfile import Host, parse_hostfile
+from zlaunch.spec.hostnames import parse_hosts
+from zlaunch.spec.propagation import chosen_environment, parse_env_option
+from zlaunch.system.routes import is_this_machine
+
+_DEEPSPEED_ENV = ".deepspeed_env"
+
+
+def many_hosts(request: Request, many: ManyHosts, env: Mapping[str, str]) -> Place:
+    """Return the place; nothing is connected yet.
+
+    Raises HostfileError, SelectionError or InputError.
+    """
+    hosts = _select(request, many)
+    on_cpu = request.cpu is not None or request.device == "cpu"
+    slots = hosts[0].slots
+    single = len(hosts) == 1
+    address = request.master_addr or hosts[0].address or ("127.0.0.1" if single else "")
+    return Place(
+        hosts=hosts,
+        devices=Devices("cpu" if on_cpu else "cuda", slots),
+        backend=_backends(request, many, hosts),
+        patience=Patience(many.connect_timeout, many.heartbeat),
+        rendezvous=Rendezvous(address, request.master_port),
+        env=_environment(many, env),
+        cores={},
+        remote=True,
+    )
+
+
+def _select(request: Request, many: ManyHosts) -> tuple[Host, ...]:
+    if many.hostfile is not None:
+        hosts = parse_hostfile(_read(many.hostfile, "--hostfile"), many.hostfile)
+    else:
+        assert many.hosts is not None
+        hosts = parse_hosts(many.hosts, request.cpu or request.nproc or request.num_gpus)
+    chosen = select_hosts(
+        hosts,
+        include=request.include,
+        exclude=request.exclude,
+        num_nodes=many.num_nodes,
+        num_gpus=request.num_gpus if many.hostfile is not None else None,
+        source=many.hostfile,
+    )
+    without = [host.name for host in chosen if not host.slots]
+    if without:
+        raise SelectionError(
+            f"--hosts {many.hosts}: how many workers {without[0]} gets is not said",
+            hint=f"{without[0]}:4, or --nproc 4 for all",
+        )
+    return chosen
+
+
+def _backends(request: Request, many: ManyHosts, hosts: tuple[Host, ...]) -> Backend:
+    options = SshOptions(many.ssh_host_keys, many.connect_timeout)
+    by_rank = dict(enumerate(hosts))
+    interpreters = {rank: _interpreters(request, host) for rank, host in by_rank.items()}
+    over_ssh: Backend
+    if many.ssh == "openssh":
+        over_ssh = OpensshBackend(by_rank, interpreters, options)
+    else:
+        over_ssh = SshBackend(by_rank, interpreters, options, Path.home())
+    here = LocalBackend()
+    return SeveralBackends(
+        {
+            rank: here if not many.force_ssh and _is_here(host) else over_ssh
+            for rank, host in by_rank.items()
+        }
+    )
+
+
+def _is_here(host: Host) -> bool:
+    """Whether the host is this machine: by name or address, and not behind a port or as a user."""
+    return host.port is None and host.user is None and is_this_machine(host.name)
+
+
+def _interpreters(request: Request, host: Host) -> tuple[str, ...]:
+    """The interpreters to try there: the one asked for, or ours by its path."""
+    asked = host.python or request.python
+    return (asked,) if asked else (sys.executable,)
+
+
+def _environment(many: ManyHosts, env: Mapping[str, str]) -> dict[str, str]:
+    settings: list[tuple[str, str]] = []
+    for folder in (Path.home(), Path.cwd()):  # DeepSpeed's order: the later one wins
+        file = folder / _DEEPSPEED_ENV
+        if file.is_file():
+            settings += parse_deepspeed_env(_read(str(file), _DEEPSPEED_ENV), str(file))
+    for name in many.env_files:
+        settings += parse_env_file(_read(name, "--env-file"), name)
+    names: list[str] = []
+    for text in many.env:
+        variable, value = parse_env_option(text)
+        if value is None:
+            names.append(variable)
+        else:
+            settings.append((variable, value))
+    return chosen_environment(env, names=names, settings=settings)
+
+
+def _read(path: str, option: str) -> str:
+    try:
+        return Path(path).read_text("utf-8", errors="surrogateescape")
+    except FileNotFoundError as error:
+        hint = similar_files(path)
+        raise InputError(f"{option} {path} was not found", hint=hint) from error
+    except OSError as error:
+        raise InputError(f"{option} {path} cannot be read: {error.strerror}") from error

@@ -1,0 +1,93 @@
+"""`zlaunch multinode`: one command trains on many hosts, reached over SSH."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated, Any
+
+import typer
+
+from zlaunch.cli.request import HostKeys, ManyHosts, SshChoice
+from zlaunch.cli.run import request_of, run
+from zlaunch.cli.start import dry_run, start
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+def multinode(
+    hostfile: Annotated[
+        str | None, typer.Option("--hostfile", "-H", metavar="FILE", help="A host a line.")
+    ] = None,
+    hosts: Annotated[
+        str | None, typer.Option("--hosts", help="Instead of a file: a,b,c:4 or node[01-16]:8.")
+    ] = None,
+    num_nodes: Annotated[
+        int | None, typer.Option("--num-nodes", metavar="N", help="The first N hosts.")
+    ] = None,
+    force_ssh: Annotated[
+        bool, typer.Option("--force-ssh", help="Reach this machine by SSH too.")
+    ] = False,
+    ssh: Annotated[
+        SshChoice, typer.Option("--ssh", help="openssh: the system's ssh, for GSSAPI and the like.")
+    ] = "paramiko",
+    ssh_host_keys: Annotated[
+        HostKeys, typer.Option("--ssh-host-keys", help="Of hosts that are not known yet.")
+    ] = "strict",
+    connect_timeout: Annotated[
+        float, typer.Option("--connect-timeout", metavar="SECONDS", help="Until a host answers.")
+    ] = 15.0,
+    heartbeat: Annotated[
+        float, typer.Option("--heartbeat", metavar="SECONDS", help="Until a silent host is lost.")
+    ] = 15.0,
+    env: Annotated[
+        list[str] | None, typer.Option("--env", metavar="NAME[=VALUE]", help="Send it; repeatable.")
+    ] = None,
+    env_file: Annotated[
+        list[str] | None, typer.Option("--env-file", metavar="FILE", help="NAME=VALUE a line.")
+    ] = None,
+    **options: Any,
+) -> None:
+    """Train on many hosts: the same as `run`, on each.
+
+    Hosts need SSH and Python; zlaunch need not be installed there.
+    """
+    many = ManyHosts(
+        hostfile=hostfile,
+        hosts=hosts,
+        num_nodes=num_nodes,
+        force_ssh=force_ssh,
+        ssh=ssh,
+        ssh_host_keys=ssh_host_keys,
+        connect_timeout=connect_timeout,
+        heartbeat=heartbeat,
+        env=tuple(env or ()),
+        env_files=tuple(env_file or ()),
+    )
+    show_plan, as_json = options["show_plan"], options["as_json"]
+    request = request_of(many=many, **options)
+    if show_plan:
+        dry_run(request, as_json=as_json)
+        raise typer.Exit(0)
+    raise typer.Exit(start(request))
+
+
+def _with_options_of_run() -> None:
+    """Give `multinode` every option that `run` has beside its own, in one signature."""
+    own = inspect.signature(multinode, eval_str=True).parameters
+    shared = inspect.signature(run, eval_str=True).parameters
+    kept = [p for name, p in shared.items() if name not in own and name != "gpus"]
+    mine = [p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    script, args, *rest = kept
+    parameters = [script, args, *mine, *rest]
+    multinode.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    multinode.__annotations__ = {p.name: p.annotation for p in parameters}
+
+
+_with_options_of_run()
+app.command(
+    context_settings={
+        "allow_interspersed_args": False,
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+        "help_option_names": ["-h", "--help"],
+    }
+)(multinode)

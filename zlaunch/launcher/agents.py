@@ -1,0 +1,189 @@
+"""The launcher's agents: reached, heard, ordered, lost, let go.
+
+Speaks of nodes and messages only; what they mean is the launcher's business.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from zlaunch.backends.base import Backend, Link
+from zlaunch.errors import BackendError
+from zlaunch.run.messages import Decoder, Message, Order, Ping, Pong, ProtocolError, Ready, encode
+from zlaunch.spec.topology import Node
+from zlaunch.system.loop import READ, Loop, read_chunk
+from zlaunch.system.stream import OutStream
+
+_CHUNK = 1 << 20  # bytes read from a link at once
+_LEAVE = 5.0  # seconds for an agent to go once its link is closed
+_LAST_WORDS = 4 << 10  # bytes kept of what an agent prints beside its link
+_PINGS = 3  # in one heartbeat
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long an agent may be silent, in seconds.
+
+    `connect` until it is ready; `heartbeat` from then on, where the link crosses a network.
+    """
+
+    connect: float = 15.0
+    heartbeat: float = 15.0
+
+
+@dataclass
+class _Agent:
+    """One agent as the launcher sees it."""
+
+    node_rank: int
+    link: Link
+    orders: OutStream
+    decoder: Decoder = field(default_factory=Decoder)
+    words: bytes = b""
+    ready: Ready | None = None
+    heard: float = 0.0
+    lost: bool = False
+
+
+class Agents:
+    """All agents of a run.
+
+    `on_messages` gets what came in one read; `on_lost` a node rank and why, once a node.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        backend: Backend,
+        patience: Patience,
+        on_messages: Callable[[Iterable[Message]], None],
+        on_lost: Callable[[int, str], None],
+    ) -> None:
+        self._loop = loop
+        self._backend = backend
+        self._patience = patience
+        self._on_messages = on_messages
+        self._on_lost = on_lost
+        self._agents: dict[int, _Agent] = {}
+        self._paused = False
+
+    def reach(self, nodes: Iterable[Node]) -> None:
+        """Open a link to each node; none waits for another."""
+        for node in nodes:
+            try:
+                link = self._backend.open(node.rank, node.host)
+            except BackendError as error:
+                self._on_lost(node.rank, str(error))
+                continue
+            agent = _Agent(node.rank, link, OutStream(self._loop, link.outgoing))
+            self._agents[node.rank] = agent
+            agent.orders.write(link.greeting)
+            os.set_blocking(link.incoming, False)
+            self._loop.watch(link.incoming, READ, partial(self._read, agent))
+            self._loop.watch(link.errors, READ, partial(self._read_words, agent))
+            self._loop.after(self._patience.connect, partial(self._expect_ready, agent))
+
+    def ready(self, node_rank: int) -> Ready:
+        """What the agent of a node said of itself; only once it is ready."""
+        ready = self._agents[node_rank].ready
+        assert ready is not None
+        return ready
+
+    def order(self, order: Order) -> None:
+        """Tell all agents."""
+        for node_rank in self._agents:
+            self.order_one(node_rank, order)
+
+    def order_one(self, node_rank: int, order: Order) -> None:
+        """Tell one agent; one that is lost hears nothing."""
+        agent = self._agents.get(node_rank)
+        if agent is not None and not agent.lost:
+            agent.orders.write(encode(order))
+
+    # Hearing
+
+    def _read(self, agent: _Agent) -> None:
+        data = read_chunk(agent.link.incoming, _CHUNK)
+        if data is None:
+            return
+        if not data:
+            self._lose(agent, "has ended")
+            return
+        agent.heard = time.monotonic()
+        try:
+            self._on_messages(self._noted(agent, agent.decoder.feed(data)))
+        except ProtocolError as error:
+            self._lose(agent, f"sent what cannot be read: {error}")
+
+    def _noted(self, agent: _Agent, messages: Iterable[Message]) -> Iterable[Message]:
+        for message in messages:
+            if isinstance(message, Ready):
+                agent.ready = message
+                if agent.link.remote:
+                    self._beat(agent)
+            if not isinstance(message, Pong):
+                yield message
+
+    def _read_words(self, agent: _Agent) -> None:
+        """Keep the end of what the agent prints: it matters only where the agent is lost."""
+        data = read_chunk(agent.link.errors, _CHUNK)
+        if data:
+            agent.words = (agent.words + data)[-_LAST_WORDS:]
+        elif data is not None:
+            self._loop.unwatch(agent.link.errors, READ)
+
+    def pause(self) -> None:
+        """Read no more until `resume`."""
+        self._paused = True
+        for agent in self._agents.values():
+            self._loop.unwatch(agent.link.incoming, READ)
+
+    def resume(self) -> None:
+        """Read again."""
+        self._paused = False
+        for agent in self._agents.values():
+            if not agent.lost:
+                agent.heard = time.monotonic()
+                self._loop.watch(agent.link.incoming, READ, partial(self._read, agent))
+
+    # Losing
+
+    def _expect_ready(self, agent: _Agent) -> None:
+        if agent.ready is None:
+            self._lose(agent, f"did not answer within {self._patience.connect:g} s")
+
+    def _beat(self, agent: _Agent) -> None:
+        """Say that we live, and see that the agent does."""
+        heartbeat = self._patience.heartbeat
+        if agent.lost:
+            return
+        if not self._paused and time.monotonic() - agent.heard > heartbeat:
+            self._lose(agent, f"was not heard of for {heartbeat:g} s")
+            return
+        self.order_one(agent.node_rank, Ping(heartbeat))
+        self._loop.after(heartbeat / _PINGS, partial(self._beat, agent))
+
+    def _lose(self, agent: _Agent, how: str) -> None:
+        self._loop.unwatch(agent.link.incoming, READ)
+        if agent.lost:
+            return
+        agent.lost = True
+        self._read_words(agent)
+        words = agent.words.decode(errors="replace").strip()
+        self._on_lost(agent.node_rank, agent.link.explain(how, words))
+
+    def close(self) -> None:
+        """Close all links; agents stop what is left and leave, all at the same time."""
+        for agent in self._agents.values():
+            self._loop.unwatch(agent.link.incoming, READ)
+            self._loop.unwatch(agent.link.errors, READ)
+            agent.orders.close()
+            agent.link.hang_up()
+        deadline = time.monotonic() + _LEAVE
+        for agent in self._agents.values():
+            agent.link.close(0.0 if agent.lost else max(0.0, deadline - time.monotonic()))
+        self._backend.close()
