@@ -13,10 +13,12 @@ from zlaunch.run.lifecycle import (
     Action,
     AgentLost,
     DeadlinePassed,
+    FindRendezvous,
     Finish,
     Happening,
     Interrupted,
     Phase,
+    RendezvousFound,
     RunState,
     SetDeadline,
     StartWorkers,
@@ -27,7 +29,7 @@ from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, S
 
 NODES = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
 GRACE = 30.0
-READY = [Ready(0, 100, 29500), Ready(1, 200, 29501)]
+READY = [Ready(0, 100, 29500), Ready(1, 200, 29501), RendezvousFound("10.0.0.1")]
 INT, TERM, HUP = (Interrupted(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 NODE0_LOST, NODE1_LOST = AgentLost(0, "node 0 gone"), AgentLost(1, "node 1 gone")
 LATER = DeadlinePassed()
@@ -179,7 +181,7 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
 @pytest.mark.parametrize(("events", "stops", "exit_code"), RUNNING.values(), ids=RUNNING)
 def test_history(events: list[Timed], stops: list[float], exit_code: int) -> None:
     history = History([*READY, *events])
-    assert history.actions[0] == StartWorkers()
+    assert history.actions[:2] == [FindRendezvous(), StartWorkers("10.0.0.1")]
     assert history.stops == stops
     assert history.exit_code == exit_code
 
@@ -215,8 +217,17 @@ def test_workers_start_when_all_agents_are_ready() -> None:
     assert history.actions == []
     assert history.is_in(Phase.STARTING)
     history.happen(READY[0])
-    assert history.actions == [StartWorkers()]
+    assert history.actions == [FindRendezvous()]
+    assert history.is_in(Phase.STARTING)
+    assert history.happen(READY[2]) == (StartWorkers("10.0.0.1"),)
     assert history.is_in(Phase.RUNNING)
+
+
+def test_no_worker_starts_after_a_stop() -> None:
+    """The rendezvous may be found when the run has been stopped already."""
+    history = History([*READY[:2], INT])
+    assert [type(action) for action in history.actions] == [FindRendezvous, Finish]
+    assert history.happen(READY[2]) == ()
 
 
 def test_a_run_is_over_only_once_all_output_is_in() -> None:
@@ -297,7 +308,7 @@ def test_any_history_ends_once_and_never_with_0_when_something_was_amiss(
             failed = isinstance(event, Exited) and event.exit.status != 0
             amiss |= failed or isinstance(event, (AgentLost, Interrupted, Refused))
         assert all(a.at > history.now for a in actions if isinstance(a, SetDeadline))
-    assert history.actions.count(StartWorkers()) <= 1
+    assert history.actions.count(StartWorkers("10.0.0.1")) <= 1
     assert sorted(history.stops, reverse=True) == history.stops
     assert len(history.stops) == len(set(history.stops))
     assert (history.exit_code != 0) == amiss

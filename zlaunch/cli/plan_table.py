@@ -28,7 +28,9 @@ def print_plan(prepared: Prepared) -> None:
     command = shlex.join(redact_arguments(spec.argv, plan.env))
     console.print(f"rank 0 runs: {command}")
     console.print(f"in:          {spec.cwd}")
-    console.print(f"rendezvous:  {plan.rendezvous.address}:{plan.rendezvous.port}")
+    at = plan.rendezvous
+    known = f"{at.address}:{at.port}" if at.address and at.port else "found when all are ready"
+    console.print(f"rendezvous:  {known}")
     console.print(f"target:      {plan.target}")
     for note in prepared.notes:
         console.print(f"note:        {note}")

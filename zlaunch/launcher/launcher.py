@@ -16,9 +16,11 @@ from zlaunch.run.lifecycle import (
     Action,
     AgentLost,
     DeadlinePassed,
+    FindRendezvous,
     Finish,
     Happening,
     Interrupted,
+    RendezvousFound,
     RunState,
     SetDeadline,
     StartWorkers,
@@ -108,6 +110,8 @@ class Launcher:
         for message in messages:
             if isinstance(message, OutputEvent):
                 written.setdefault(message.rank, []).append(message.data)
+            elif isinstance(message, Routed):
+                self._routed(message)
             elif not isinstance(message, (Start, Stop, Signal, FindRoute, Ping)):
                 self._take_output(written)
                 self._note(message)
@@ -129,11 +133,6 @@ class Launcher:
             self.pids[event.rank] = event.pid
         elif isinstance(event, Closed):
             self._output.end(event.rank)
-        elif isinstance(event, Routed):
-            if event.address:
-                self._start_workers(event.address)
-            else:
-                self._lose(event.node_rank, "node 0 knows no way to node 1; give --master-addr")
         if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted)):
             fields = {"event": type(event).__name__, "at": time.time(), **vars(event)}
             if isinstance(event, Exited):
@@ -164,8 +163,10 @@ class Launcher:
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            if isinstance(action, StartWorkers):
+            if isinstance(action, FindRendezvous):
                 self._find_rendezvous()
+            elif isinstance(action, StartWorkers):
+                self._start_workers(action.address)
             elif isinstance(action, StopWorkers):
                 self._announce_stop(action)
                 self._agents.order(Stop(action.grace))
@@ -187,19 +188,25 @@ class Launcher:
     # Rendezvous
 
     def _find_rendezvous(self) -> None:
-        """Start the workers, once it is known where rank 0 can be met.
+        """Find out where rank 0 can be met.
 
         Unless the user said where, that is the address of node 0 on the way to its peers, as
         its own kernel chooses it.
         """
         if self._plan.rendezvous.address:
-            self._start_workers(self._plan.rendezvous.address)
+            self._happen(RendezvousFound(self._plan.rendezvous.address))
             return
         peer = self._agents.ready(1).address or self._agents.ready(0).peer
         if peer:
             self._agents.order_one(0, FindRoute(peer))
         else:  # neither was reached over a network
-            self._start_workers(_LOOPBACK)
+            self._happen(RendezvousFound(_LOOPBACK))
+
+    def _routed(self, answer: Routed) -> None:
+        if answer.address:
+            self._happen(RendezvousFound(answer.address))
+        else:
+            self._lose(answer.node_rank, "node 0 knows no way to node 1; give --master-addr")
 
     def _start_workers(self, address: str) -> None:
         port = self._plan.rendezvous.port or self._agents.ready(0).port

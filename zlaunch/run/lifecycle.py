@@ -4,7 +4,7 @@
 Ctrl-C, lost agents. It reads no clock and touches nothing; the launcher's loop performs the
 actions.
 
-    STARTING --all agents ready--> RUNNING --all ranks closed--> DONE
+    STARTING --all agents ready, rendezvous found--> RUNNING --all ranks closed--> DONE
        STARTING, RUNNING --a rank fails, an agent is lost, a stop signal--> STOPPING
        STOPPING --second signal, or the deadline--> KILLING --deadline--> DONE
        STOPPING, KILLING --all ranks closed--> DONE
@@ -45,6 +45,13 @@ class AgentLost:
 
 
 @dataclass(frozen=True)
+class RendezvousFound:
+    """The answer to `FindRendezvous`: the address at which rank 0 is met."""
+
+    address: str
+
+
+@dataclass(frozen=True)
 class Interrupted:
     """The launcher received a signal that stops the run."""
 
@@ -56,12 +63,19 @@ class DeadlinePassed:
     """The time that `SetDeadline` asked for has come."""
 
 
-Happening = Event | AgentLost | Interrupted | DeadlinePassed
+Happening = Event | AgentLost | RendezvousFound | Interrupted | DeadlinePassed
+
+
+@dataclass(frozen=True)
+class FindRendezvous:
+    """All agents are ready: find out where rank 0 can be met."""
 
 
 @dataclass(frozen=True)
 class StartWorkers:
-    """Send every agent its plan."""
+    """Send every agent its plan, with the address of rank 0."""
+
+    address: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +100,7 @@ class Finish:
     outcome: Outcome
 
 
-Action = StartWorkers | StopWorkers | SetDeadline | Finish
+Action = FindRendezvous | StartWorkers | StopWorkers | SetDeadline | Finish
 
 
 @dataclass(frozen=True)
@@ -129,6 +143,8 @@ def step(state: RunState, event: Happening, now: float) -> Step:
         return state, ()
     if isinstance(event, Ready):
         return _ready(state, event, now)
+    if isinstance(event, RendezvousFound):
+        return _rendezvous_found(state, event)
     if isinstance(event, Exited):
         return _exited(state, event, now)
     if isinstance(event, Refused):
@@ -150,7 +166,13 @@ def _ready(state: RunState, event: Ready, now: float) -> Step:
         return state, ()
     if state.trouble is not None:
         return _stop(state, state.trouble, now)
-    return replace(state, phase=Phase.RUNNING), (StartWorkers(),)
+    return state, (FindRendezvous(),)
+
+
+def _rendezvous_found(state: RunState, event: RendezvousFound) -> Step:
+    if state.phase is not Phase.STARTING:
+        return state, ()
+    return replace(state, phase=Phase.RUNNING), (StartWorkers(event.address),)
 
 
 def _exited(state: RunState, event: Exited, now: float) -> Step:

@@ -85,7 +85,11 @@ class Plan:
         return {
             "run_id": self.run_id,
             "world_size": self.topology.world_size,
-            "rendezvous": {"address": self.rendezvous.address, "port": self.rendezvous.port},
+            # null for what is found out once all agents are ready
+            "rendezvous": {
+                "address": self.rendezvous.address or None,
+                "port": self.rendezvous.port or None,
+            },
             "nodes": [
                 {
                     "node_rank": node.rank,
