@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from zlaunch.cli.request import HostKeys, ManyHosts, SshChoice
-from zlaunch.cli.run import request_of, run
+from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
 from zlaunch.cli.start import dry_run, start
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -84,10 +84,4 @@ def _with_options_of_run() -> None:
 
 
 _with_options_of_run()
-app.command(
-    context_settings={
-        "allow_interspersed_args": False,
-        "token_normalize_func": lambda name: name.replace("_", "-"),
-        "help_option_names": ["-h", "--help"],
-    }
-)(multinode)
+app.command(context_settings=SCRIPT_FOLLOWS)(multinode)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from zlaunch.cli.prepare import Prepared
 from zlaunch.dsconfig.render import to_json
-from zlaunch.spec.redact import redact_arguments
+from zlaunch.spec.redact import redact_arguments, redact_values
 
 
 def print_plan(prepared: Prepared) -> None:
@@ -36,4 +36,4 @@ def print_plan(prepared: Prepared) -> None:
         console.print(f"note:        {note}")
     if plan.ds_config is not None:
         console.print(f"ds_config ({prepared.ds.name}):")
-        console.print(to_json(plan.to_json()["ds_config"]).rstrip())
+        console.print(to_json(redact_values(plan.ds_config, plan.env)).rstrip())

@@ -17,16 +17,17 @@ from zlaunch.cli.request import (
 from zlaunch.cli.start import dry_run, start
 from zlaunch.errors import InputError
 
+# Of every command that ends in a script and its arguments.
+SCRIPT_FOLLOWS: dict[str, Any] = {
+    "allow_interspersed_args": False,  # what follows the script is the script's
+    "token_normalize_func": lambda name: name.replace("_", "-"),  # --num_gpus too
+    "help_option_names": ["-h", "--help"],
+}
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(
-    context_settings={
-        "allow_interspersed_args": False,  # what follows the script is the script's
-        "token_normalize_func": lambda name: name.replace("_", "-"),  # --num_gpus too
-        "help_option_names": ["-h", "--help"],
-    }
-)
+@app.command(context_settings=SCRIPT_FOLLOWS)
 def run(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="Script, -m module or program.")],
     args: Annotated[
