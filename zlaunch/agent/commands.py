@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from zlaunch.spec.worker import NodePlan, WorkerSpec
 from zlaunch.system.cores import usable_cores
 
-# What the shell that ran --setup left for us: the output of `env` before it.
-BEFORE_SETUP = "ZLAUNCH_BEFORE_SETUP"
+# What the shell that ran --setup left for us: the output of `env` before it, and the python3
+# that it brought (`backends/remote.py`).
+_BEFORE_SETUP = "ZLAUNCH_BEFORE_SETUP"
+_SETUP_PYTHON = "ZLAUNCH_SETUP_PYTHON"
 _SETTING = re.compile(r"^([A-Za-z_]\w*)=", re.MULTILINE)
 
 
@@ -23,8 +25,9 @@ def node_environment(plan: NodePlan) -> dict[str, str]:
     if not plan.inherit:
         shared = dict(plan.env)
     else:
-        own = {name: value for name, value in os.environ.items() if name != BEFORE_SETUP}
-        made = _made_by_setup(own, os.environ.get(BEFORE_SETUP))
+        own = dict(os.environ)
+        own.pop(_SETUP_PYTHON, None)
+        made = _made_by_setup(own, own.pop(_BEFORE_SETUP, None))
         sent = {
             name: value
             for name, value in plan.env.items()
@@ -45,7 +48,8 @@ def _made_by_setup(now: Mapping[str, str], before: str | None) -> set[str]:
 
 
 def with_interpreter(plan: NodePlan, spec: WorkerSpec) -> tuple[str, ...]:
-    """Return the worker's arguments, with our interpreter where the launcher's is not here."""
-    absent = bool(plan.python) and not os.access(plan.python, os.X_OK)
-    ours = absent and spec.argv[0] == plan.python
+    """Return the worker's arguments; our interpreter where the launcher's is not the one here."""
+    if not plan.python or spec.argv[0] != plan.python:
+        return spec.argv
+    ours = _SETUP_PYTHON in os.environ or not os.access(plan.python, os.X_OK)
     return (sys.executable, *spec.argv[1:]) if ours else spec.argv

@@ -35,7 +35,8 @@ class Place:
     """The hosts of a run in rank order.
 
     `env` is what their workers inherit from the launcher; `cores` is known of this machine
-    only. A `remote` place is not this machine alone.
+    only. A `remote` place is not this machine alone. `preferred` names those of `env` that give
+    way to what a set-up command makes of them on a host.
     """
 
     hosts: tuple[Host, ...]
@@ -46,6 +47,7 @@ class Place:
     env: Mapping[str, str]
     cores: Mapping[int, int]
     remote: bool = False
+    preferred: tuple[str, ...] = ()
 
 
 def this_machine(request: Request, env: Mapping[str, str], port: int) -> Place:

@@ -79,7 +79,13 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
     }
     plan = make_plan(topology, commands, around, ds.config)
     if place.remote:
-        plan = replace(plan, inherit=True, python=prefix[0], files=_files(run, ds))
+        plan = replace(
+            plan,
+            inherit=True,
+            python=prefix[0],
+            files=_files(run, ds),
+            preferred=place.preferred,
+        )
     return Prepared(
         plan=plan,
         place=place,
