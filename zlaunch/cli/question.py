@@ -16,12 +16,12 @@ from zlaunch.spec.facts import Question
 from zlaunch.spec.script import ScriptFacts
 
 _ALWAYS = ("torch", "deepspeed")
-_KNOWN = (*_ALWAYS, "transformers", "accelerate")
+KNOWN = (*_ALWAYS, "transformers", "accelerate")
 
 
 def question(request: Request, script: ScriptFacts, device: DeviceKind) -> Asked:
     """Return what all nodes are asked."""
-    needed = tuple(name for name in _KNOWN if name in (script.imports or ()))
+    needed = tuple(name for name in KNOWN if name in (script.imports or ()))
     if script.target == "hf" and request.wants_deepspeed:
         needed = tuple(dict.fromkeys((*needed, "deepspeed")))
     plain = request.module or request.no_python
@@ -45,7 +45,7 @@ def _packages(script: ScriptFacts, needed: tuple[str, ...]) -> tuple[str, ...]:
 
     One that imports other modules may import torch through them, or may not.
     """
-    known = {*_KNOWN, *sys.stdlib_module_names}
+    known = {*KNOWN, *sys.stdlib_module_names}
     if script.imports is not None and not (script.imports - known or needed):
         return ()
     return tuple(dict.fromkeys((*_ALWAYS, *needed)))

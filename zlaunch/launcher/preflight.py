@@ -73,6 +73,7 @@ class Preflight:
         self._address = plan.rendezvous.address
         self._port = plan.rendezvous.port
         self._nodes: tuple[int, ...] = ()
+        self._lost: set[int] = set()
         self._ended = False
 
     def begin(self, nodes: Collection[int]) -> None:
@@ -103,7 +104,8 @@ class Preflight:
         self._end_if_over()
 
     def lose(self, node_rank: int) -> None:
-        """A node that is gone answers nothing."""
+        """Go on without a node that is gone."""
+        self._lost.add(node_rank)
         self._silent.discard(node_rank)
         self._unmet.discard(node_rank)
         if self._nodes and node_rank == self._nodes[0]:
@@ -163,8 +165,9 @@ class Preflight:
         if self._ended or self._meeting or self._silent or self._unmet:
             return
         self._ended = True
-        clocks = {node_rank: self._agents.clock(node_rank) for node_rank in self._nodes}
-        findings = judge([self._examined(node_rank, clocks) for node_rank in self._nodes])
+        here = [node_rank for node_rank in self._nodes if node_rank not in self._lost]
+        clocks = {node_rank: self._agents.clock(node_rank) for node_rank in here}
+        findings = judge([self._examined(node_rank, clocks) for node_rank in here])
         met = Rendezvous(self._address, self._port)
         self._on_end(Fitness(findings, self._facts, clocks, met))
 

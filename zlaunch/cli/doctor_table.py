@@ -1,0 +1,119 @@
+"""What `zlaunch doctor` found, for a person and as data."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from zlaunch.cli.place import Place
+from zlaunch.launcher.examination import Examined
+from zlaunch.run.findings import Finding
+from zlaunch.spec.facts import Facts, Gpu
+
+_WIDE = 250  # columns where nobody says how many there are
+
+
+def as_json(place: Place, found: Examined) -> str:
+    """One object: each host with what it said and what is wrong with it."""
+    hosts = []
+    for node_rank, host in enumerate(place.hosts):
+        facts = _facts(found, node_rank)
+        ready = found.ready.get(node_rank)
+        hosts.append(
+            {
+                "host": host.name,
+                "address": host.address or (ready.address if ready else "") or None,
+                "slots": list(host.slots),
+                "facts": None if facts is None else asdict(facts),
+                "clock": _clock(found, node_rank),
+                "findings": [_as_data(finding) for finding in _of(host.name, found.findings)],
+            }
+        )
+    met = found.fitness.rendezvous if found.fitness else None
+    return json.dumps(
+        {
+            "ok": not any(not finding.warning for finding in found.findings),
+            "hosts": hosts,
+            "rendezvous": None if met is None else asdict(met),
+        },
+        indent=2,
+    )
+
+
+def _facts(found: Examined, node_rank: int) -> Facts | None:
+    return found.fitness.facts.get(node_rank) if found.fitness else None
+
+
+def _clock(found: Examined, node_rank: int) -> dict[str, float] | None:
+    bounds = found.fitness.clocks.get(node_rank) if found.fitness else None
+    return None if bounds is None else dict(zip(("ahead_least", "ahead_most"), bounds, strict=True))
+
+
+def _of(host: str, findings: Sequence[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.host == host]
+
+
+def _as_data(finding: Finding) -> dict[str, Any]:
+    about = {"code": finding.code, "text": finding.text, "warning": finding.warning}
+    return {**about, "hint": finding.hint or None}
+
+
+def print_table(place: Place, found: Examined) -> None:
+    """A row a host; below, everything that is wrong with the way out."""
+    from rich.console import Console
+    from rich.table import Table
+
+    headings = ("host", "Python", "torch", "CUDA", "deepspeed", "driver", "GPUs", "shm", "")
+    gpus = place.devices.kind == "cuda"
+    shown = [name for name in headings if gpus or name not in {"CUDA", "driver", "GPUs"}]
+    table = Table(title=None)
+    for name in shown:
+        table.add_column(name, overflow="fold")  # a version cut short would say another one
+    for node_rank, host in enumerate(place.hosts):
+        cells = dict(zip(headings, _cells(_facts(found, node_rank)), strict=False))
+        wrong = [finding for finding in _of(host.name, found.findings) if not finding.warning]
+        cells |= {"host": host.name, "": f"{len(wrong)} wrong" if wrong else "fine"}
+        table.add_row(*(cells.get(name, "") for name in shown))
+    width = None if sys.stdout.isatty() else _WIDE
+    console = Console(markup=False, highlight=False, soft_wrap=True, width=width)
+    console.print(table)
+    for finding in found.findings:
+        way = f"; {finding.hint}" if finding.hint else ""
+        console.print(f"{finding.host}: {finding.text}{way}  [{finding.code}]")
+    if len(place.hosts) > 1 and found.fitness and not found.findings:
+        met = found.fitness.rendezvous
+        console.print(f"every host reaches {met.address}:{met.port} of {place.hosts[0].name}")
+
+
+def _cells(facts: Facts | None) -> tuple[str, ...]:
+    if facts is None:
+        return ("", "", "", "", "", "", "", "")
+    versions = [facts.packages.get(name) or "-" for name in ("torch", "deepspeed")]
+    shm = "-" if facts.shm is None else f"{facts.shm / 1e9:.1f} GB"
+    gpus = "-" if facts.gpus is None else _describe(facts.gpus)
+    return (
+        "",
+        facts.python,
+        versions[0],
+        facts.cuda or "-",
+        versions[1],
+        _driver(facts),
+        gpus,
+        shm,
+    )
+
+
+def _driver(facts: Facts) -> str:
+    return f"{facts.driver} (CUDA {facts.driver_cuda})" if facts.driver else "-"
+
+
+def _describe(gpus: Sequence[Gpu]) -> str:
+    """`8 x NVIDIA H200 (141 GB)`."""
+    kinds: dict[str, int] = {}
+    for gpu in gpus:
+        kind = f"{gpu.name} ({gpu.memory / 1e9:.0f} GB)"
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return ", ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"
