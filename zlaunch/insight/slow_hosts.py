@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Literal
 
 from zlaunch.insight.bandwidth import Bandwidth, Measured
 
@@ -27,8 +28,9 @@ gradients of a billion parameters in 16 bits take 20 s a step and more."""
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is slow: a host, or two of which nothing tells which one; `text` is a sentence."""
+    """What is slow: a host within or to its neighbours, or a link between two; in a sentence."""
 
+    kind: Literal["within", "pair"]
     hosts: tuple[str, ...]
     text: str
 
@@ -53,7 +55,7 @@ def _within(results: Sequence[Measured]) -> list[Verdict]:
             host, count = one.hosts[0], len(others)
             reached = f"{speed(_median(others))} within the other{'s' if count > 1 else ''}"
             here = speed(one.bus_bytes_per_second)
-            found.append(Verdict((host,), f"{host} is slow: {here} within it, {reached}"))
+            found.append(Verdict("within", (host,), f"{host} is slow: {here} within it, {reached}"))
     return found
 
 
@@ -72,7 +74,8 @@ def _slow_host(host: str, pairs: Sequence[Measured]) -> Verdict | None:
     if not others or any(p.bus_bytes_per_second >= SLOW * _median(others) for p in own):
         return None
     here, there = speed(_median(own)), speed(_median(others))
-    return Verdict((host,), f"{host} is slow: {here} to its neighbours, {there} between the others")
+    text = f"{host} is slow: {here} to its neighbours, {there} between the others"
+    return Verdict("pair", (host,), text)
 
 
 def _slow_link(pair: Measured, pairs: Sequence[Measured]) -> Verdict | None:
@@ -80,15 +83,15 @@ def _slow_link(pair: Measured, pairs: Sequence[Measured]) -> Verdict | None:
     reached, (a, b) = pair.bus_bytes_per_second, pair.hosts
     link = f"the link between {a} and {b} is slow: {speed(reached)}"
     if others and reached < SLOW * _median(others):
-        return Verdict(pair.hosts, f"{link}, {speed(_median(others))} between the others")
+        return Verdict("pair", pair.hosts, f"{link}, {speed(_median(others))} between the others")
     best = max(pairs, key=lambda one: one.bus_bytes_per_second)
     if reached < FAR * best.bus_bytes_per_second:
         there = f"{speed(best.bus_bytes_per_second)} between {' and '.join(best.hosts)}"
-        return Verdict(pair.hosts, f"{link}, {there}")
+        return Verdict("pair", pair.hosts, f"{link}, {there}")
     if reached >= UNUSABLE:
         return None
     doubt = "" if others else "; with two hosts nothing tells which of them it is"
-    return Verdict(pair.hosts, f"{link}, less than Gigabit Ethernet carries{doubt}")
+    return Verdict("pair", pair.hosts, f"{link}, less than Gigabit Ethernet carries{doubt}")
 
 
 def _median(results: Sequence[Measured]) -> float:
