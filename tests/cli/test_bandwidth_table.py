@@ -8,7 +8,7 @@ import pytest
 
 from zlaunch.cli.bandwidth_table import describe_links, print_bandwidth, remarks
 from zlaunch.insight.bandwidth import Bandwidth, Kind, Measured
-from zlaunch.system.gpu_links import Card, GpuLinks, Link
+from zlaunch.spec.links import Card, GpuLinks, Link
 
 CARDS = tuple(Card(i, 1, 5, 16, 16, 18, 0, "4.0", 26_562_000_000) for i in range(3))
 PAIRS = ((0, 1), (0, 2), (1, 2))

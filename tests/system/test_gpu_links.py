@@ -1,4 +1,6 @@
-"""The links between GPUs, asked of a small NVML library through the real bindings."""
+"""The links between GPUs, asked of a small NVML library through the real bindings, and of a
+small nvidia-smi.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from zlaunch.system.gpu_links import Card, GpuLinks, Link
+from zlaunch.spec.links import Card, GpuLinks, Link
 
 # What it answers comes from variables, of which each may hold one value a device:
 # LINKS that are up of 6 that are there, REMOTE the type of their other ends, WIDTH.
@@ -29,7 +31,11 @@ static int value(const char *name, long device) {
     while (text && device-- > 0 && strchr(text, ',')) text = strchr(text, ',') + 1;
     return text ? atoi(text) : 0; }
 #define DEVICE(d) ((long)(d) - 1)
+#ifdef ABSENT
+int nvmlInitWithFlags(unsigned f) { (void)f; return 9; }  // no driver
+#else
 int nvmlInitWithFlags(unsigned f) { (void)f; return 0; }
+#endif
 int nvmlShutdown(void) { return 0; }
 const char *nvmlErrorString(int code) { (void)code; return "the library's own words"; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = value("COUNT", 0); return 0; }
@@ -90,13 +96,16 @@ def nvml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask(nvml: Path, indices: list[int], **answers: int | str) -> GpuLinks:
+    return GpuLinks.from_json(answer(nvml, indices, **answers))
+
+
+def answer(nvml: Path, indices: list[int], **answers: int | str) -> Any:
     env = {"LD_LIBRARY_PATH": str(nvml), "PYTHONPATH": os.pathsep.join(sys.path)}
     env |= {name: str(value) for name, value in {"COUNT": 4, "WIDTH": 16, **answers}.items()}
     command = [sys.executable, "-c", ASK, json.dumps(indices)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.stderr == ""
-    data: Any = json.loads(done.stdout)
-    return GpuLinks.from_json(data)
+    return json.loads(done.stdout)
 
 
 def kinds(found: GpuLinks) -> dict[tuple[int, int], str]:
@@ -170,3 +179,44 @@ def test_a_driver_that_knows_hardly_anything(tmp_path: Path) -> None:
 
 def test_one_gpu_has_no_links(nvml: Path) -> None:
     assert ask(nvml, [3], LINKS=6, REMOTE=SWITCH).links == ()
+
+
+# What nvidia-smi prints; the heading is underlined, and a NIC stands among the columns.
+MATRIX = (
+    "\t\x1b[4mGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
+    "GPU0\t X \tNV18\tSYS\tPXB\t0-31\t0\t\tN/A\n"
+    "GPU1\tNV18\t X \tNODE\tSYS\t0-31\t0\t\tN/A\n"
+    "GPU2\tSYS\tNODE\t X \tSYS\t0-31\t0\t\tN/A\n"
+    "NIC0\tPXB\tSYS\tSYS\t X \t\t\t\t\n\nLegend:\n\n  X    = Self\n"
+)
+SLOTS = "0, 1, 5, 16, 16\n1, 5, 5, 8, 16\n2, [N/A], 4, [N/A], 16\n"
+
+
+@pytest.fixture
+def smi(tmp_path: Path) -> Path:
+    """A machine whose NVML answers nothing, with an nvidia-smi."""
+    (tmp_path / "matrix").write_text(MATRIX)
+    (tmp_path / "slots").write_text(SLOTS)
+    program = tmp_path / "nvidia-smi"
+    script = 'cd "${0%/*}"\ncase "$1" in topo) cat matrix;; *) cat slots;; esac\n'
+    program.write_text(f"#!/bin/sh\n{script}")
+    program.chmod(0o755)
+    return tmp_path
+
+
+def test_nvidia_smi_where_nvml_cannot_be_asked(smi: Path) -> None:
+    found = ask(build(smi, "-DABSENT"), [0, 1, 2], PATH=f"{smi}:/usr/bin:/bin")
+    assert kinds(found) == {(0, 1): "NV18", (0, 2): "SYS", (1, 2): "NODE"}
+    assert found.cards == (Card(0, 1, 5, 16, 16), Card(1, 5, 5, 8, 16), Card(2, None, 4, None, 16))
+    assert found.findings() == ("GPU 1 has 8 of its 16 PCIe lanes",)
+
+
+def test_nvidia_smi_that_has_no_matrix(smi: Path) -> None:
+    (smi / "matrix").write_text("ERROR: Option topo is not recognized.\n")
+    found = ask(build(smi, "-DABSENT"), [1, 0], PATH=f"{smi}:/usr/bin:/bin")
+    assert kinds(found) == {(1, 0): "?"}
+
+
+def test_nobody_to_ask(smi: Path) -> None:
+    (smi / "nvidia-smi").unlink()
+    assert answer(build(smi, "-DABSENT"), [0], PATH=str(smi)) is None

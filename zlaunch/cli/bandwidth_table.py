@@ -10,7 +10,7 @@ from rich.table import Table
 
 from zlaunch.insight.bandwidth import Bandwidth, Measured
 from zlaunch.insight.slow_hosts import Verdict, judge, speed
-from zlaunch.system.gpu_links import GpuLinks, Link
+from zlaunch.spec.links import GpuLinks, Link
 
 
 def print_bandwidth(bandwidth: Bandwidth, links: Mapping[str, GpuLinks]) -> None:
@@ -23,7 +23,7 @@ def print_bandwidth(bandwidth: Bandwidth, links: Mapping[str, GpuLinks]) -> None
 
 def bandwidth_table(bandwidth: Bandwidth, links: Mapping[str, GpuLinks]) -> Table:
     """Hosts by themselves, neighbours in turn, all together."""
-    verdicts = judge(bandwidth)
+    verdicts = judge(bandwidth, links)
     table = Table("all-reduce", "ranks", "links", "bus bandwidth", "", title=None)
     within = {one.hosts[0]: one for one in bandwidth.of("within")}
     for host in bandwidth.hosts:
@@ -68,7 +68,7 @@ def _speed_of(links: GpuLinks, link: Link) -> int | None:
 
 def remarks(bandwidth: Bandwidth, links: Mapping[str, GpuLinks]) -> tuple[str, ...]:
     """What is slow, what is wrong with links, and how it was measured; a sentence each."""
-    lines = [verdict.text for verdict in judge(bandwidth)]
+    lines = [verdict.text for verdict in judge(bandwidth, links)]
     for host, found in links.items():
         lines += [f"{host}: {finding}" for finding in found.findings()]
     if bandwidth.without_gpus:

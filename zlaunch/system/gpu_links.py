@@ -1,15 +1,20 @@
-"""How the GPUs of this machine reach each other, and their slots, as NVML tells it.
+"""How the GPUs of this machine reach each other, and their slots, as the driver tells it.
 
-Travels to the agent, so it stays within Python 3.9.
+NVML knows more; nvidia-smi stands in for it where its bindings are not there, as on a host with
+nothing installed. Travels to the agent, so it stays within Python 3.9.
 """
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from zlaunch.spec.links import Card, GpuLinks, Link
+from zlaunch.system.gpus import run_smi
 from zlaunch.system.nvml import ask_nvml, handles
 
 _MOST_LINKS = 18  # of a GPU, where the bindings do not tell
@@ -28,88 +33,18 @@ _SPEED, _COMMON_SPEED = 164, 90  # NVML_FI_DEV_NVLINK_GET_SPEED of a link, ..._S
 _VERSIONS = {1: "1.0", 2: "2.0", 3: "2.2", 4: "3.0", 5: "3.1", 6: "4.0", 7: "5.0", 8: "6.0"}
 
 
-@dataclass(frozen=True)
-class Card:
-    """One GPU's ways out; None for what the driver does not tell.
-
-    An idle card lowers its PCIe generation, but not its width. `nvlinks` are those that are
-    up, `nvlinks_down` those that are there and are not; the speed is of one link, each way.
-    """
-
-    index: int
-    pcie_generation: int | None = None
-    pcie_generation_max: int | None = None
-    pcie_width: int | None = None
-    pcie_width_max: int | None = None
-    nvlinks: int = 0
-    nvlinks_down: int = 0
-    nvlink_version: str | None = None
-    nvlink_bytes_per_second: int | None = None
-
-
-@dataclass(frozen=True)
-class Link:
-    """The way between two GPUs: `nvlinks` lead from one to the other, straight or by a switch.
-
-    `ancestor` is where their PCIe ways meet: PIX one bridge, PXB several, PHB the CPU's host
-    bridge, NODE one NUMA node, SYS across sockets; None where the driver does not tell.
-    """
-
-    first: int
-    second: int
-    nvlinks: int = 0
-    switched: bool = False
-    ancestor: str | None = None
-
-    @property
-    def kind(self) -> str:
-        """As `nvidia-smi topo -m` shows it: `NV18`, `PHB`; `?` where nothing is known."""
-        return f"NV{self.nvlinks}" if self.nvlinks else self.ancestor or "?"
-
-
-@dataclass(frozen=True)
-class GpuLinks:
-    """All cards that were asked about, and the way between each two."""
-
-    cards: tuple[Card, ...]
-    links: tuple[Link, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON data."""
-        links = [{**asdict(link), "kind": link.kind} for link in self.links]
-        return {"cards": [asdict(card) for card in self.cards], "links": links}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> GpuLinks:
-        """Read what `to_json` gave."""
-        links = [{name: link[name] for name in link if name != "kind"} for link in data["links"]]
-        return cls(
-            tuple(Card(**card) for card in data["cards"]), tuple(Link(**link) for link in links)
-        )
-
-    def findings(self) -> tuple[str, ...]:
-        """What is wrong with the links, a sentence each; none of it depends on the load."""
-        most = max((card.nvlinks for card in self.cards), default=0)
-        found = []
-        for card in self.cards:
-            width, widest = card.pcie_width, card.pcie_width_max
-            if width and widest and width < widest:
-                found.append(f"GPU {card.index} has {width} of its {widest} PCIe lanes")
-            if card.nvlinks < most:
-                found.append(
-                    f"GPU {card.index} has {card.nvlinks} NVLinks up, another one here {most}"
-                )
-        return tuple(found)
-
-
 def gpu_links(indices: Sequence[int], *, timeout: float = 10.0) -> GpuLinks | None:
     """Ask for the links of the GPUs with these indices, as `discover` numbers them.
 
-    None where NVML cannot be asked. Raises BackendError where it fails, or does not answer
-    within `timeout` seconds.
+    None where there is nobody to ask. Raises BackendError where the driver fails, or does not
+    answer within `timeout` seconds.
     """
     failed = "the links of the GPUs could not be read"
-    return ask_nvml(lambda nvml: _read(_Nvml(nvml), indices), failed, timeout=timeout)
+    answer = ask_nvml(lambda nvml: _read(_Nvml(nvml), indices), failed, timeout=timeout)
+    return _ask_smi(indices, timeout) if answer is None else answer
+
+
+# --- NVML ----------------------------------------------------------------------------
 
 
 class _Nvml:
@@ -225,3 +160,64 @@ def _speed(nvml: _Nvml, handle: Any, numbers: Iterable[int]) -> int | None:
             if values is not None and values[0].nvmlReturn == 0 and values[0].value.uiVal:
                 return int(values[0].value.uiVal) * 1_000_000
     return None
+
+
+# --- nvidia-smi ----------------------------------------------------------------------
+
+
+_FIELDS = "gen.current", "gen.max", "width.current", "width.max"
+_PCIE = (
+    "--query-gpu=" + ",".join(["index", *(f"pcie.link.{field}" for field in _FIELDS)]),
+    "--format=csv,noheader,nounits",
+)
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")  # the heading is underlined, into a pipe as well
+_NVLINKS = re.compile(r"NV([0-9]+)")
+
+
+def _ask_smi(indices: Sequence[int], timeout: float) -> GpuLinks | None:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return None
+    queried = run_smi(program, _PCIE, timeout)
+    if queried.code != 0:
+        return None  # whoever lists the GPUs says what is wrong
+    cards = _parse_cards(queried.text)
+    matrix = _parse_matrix(run_smi(program, ("topo", "-m"), timeout).text)
+    if cards is None:
+        raise queried.unreadable()
+    chosen = [index for index in indices if index in cards]
+    links = [_smi_link(pair, matrix.get(pair)) for pair in combinations(chosen, 2)]
+    return GpuLinks(tuple(cards[index] for index in chosen), tuple(links))
+
+
+def _parse_cards(text: str) -> dict[int, Card] | None:
+    cards: dict[int, Card] = {}
+    for line in filter(str.strip, text.splitlines()):
+        index, *numbers = (field.strip() for field in line.split(","))
+        if not index.isdigit() or len(numbers) != len(_FIELDS):
+            return None
+        slot = [int(n) if n.isdigit() else None for n in numbers]
+        cards[int(index)] = Card(int(index), slot[0], slot[1], slot[2], slot[3])
+    return cards
+
+
+def _parse_matrix(text: str) -> dict[tuple[int, int], str]:
+    """The words between each two GPUs: their columns come first."""
+    columns: list[int] = []
+    words: dict[tuple[int, int], str] = {}
+    for line in text.splitlines():
+        cells = _STYLE.sub("", line).split()
+        numbers = [int(cell[3:]) for cell in cells if re.fullmatch("GPU[0-9]+", cell)]
+        if not columns:
+            columns = numbers
+        elif numbers:
+            for column, word in zip(columns, cells[1:]):
+                words[numbers[0], column] = word
+    return words
+
+
+def _smi_link(pair: tuple[int, int], word: str | None) -> Link:
+    nvlinks = _NVLINKS.fullmatch(word or "")
+    if nvlinks:
+        return Link(*pair, nvlinks=int(nvlinks[1]))
+    return Link(*pair, ancestor=word if word in _ANCESTORS.values() else None)

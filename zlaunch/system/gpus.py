@@ -100,13 +100,13 @@ def _ask_smi(timeout: float) -> tuple[Device, ...] | None:
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
-    printed = _run(program, _QUERY, timeout)
+    printed = run_smi(program, _QUERY, timeout)
     if printed.code in _NO_DRIVER:
         return None
     if printed.no_device:
         return ()
     queried = _parse_query(printed.text) if printed.code == 0 else None
-    listing = _run(program, ("-L",), timeout)
+    listing = run_smi(program, ("-L",), timeout)
     listed = _parse_listing(listing.text) if listing.code == 0 else None
     if queried:
         parts = {device.uuid: device.mig for device in listed or ()}
@@ -121,7 +121,11 @@ def _ask_smi(timeout: float) -> tuple[Device, ...] | None:
     return listed
 
 
-def _run(program: str, arguments: tuple[str, ...], timeout: float) -> _Printed:
+def run_smi(program: str, arguments: tuple[str, ...], timeout: float) -> _Printed:
+    """Run nvidia-smi.
+
+    Raises BackendError where it cannot be started, or does not end in time.
+    """
     try:
         process = subprocess.Popen(
             (program, *arguments),
