@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from zlaunch.insight.bandwidth import Bandwidth, Measured, read_bandwidth
 from zlaunch.insight.slow_hosts import judge, speed
+from zlaunch.spec.links import Card, GpuLinks, Link
 
 GB = 1e9
 SETUP = (
@@ -164,3 +166,31 @@ def test_speeds_in_few_digits() -> None:
     assert [speed(x) for x in (391.4e9, 99.96e9, 1e9, 0.9e9, 0.0241e9, 0)] == [
         "391 GB/s", "100.0 GB/s", "1.0 GB/s", "0.9 GB/s", "0.024 GB/s", "0 GB/s"
     ]  # fmt: skip
+
+
+BESIDE = (
+    "a is slow: 20.0 GB/s within it, while its NVLinks carry 478 GB/s; "
+    "NCCL_DEBUG=INFO shows which way NCCL goes"
+)
+
+
+def nvlink(count: int, each: int | None = 26_562_000_000) -> GpuLinks:
+    cards = tuple(Card(i, nvlinks=count, nvlink_bytes_per_second=each) for i in range(2))
+    return GpuLinks(cards, (Link(0, 1, nvlinks=count, switched=True, ancestor="SYS"),))
+
+
+@pytest.mark.parametrize(
+    ("measured", "links", "slow"),
+    [
+        (20, nvlink(18), True),
+        (360, nvlink(18), False),
+        (20, nvlink(0), False),
+        (20, nvlink(18, None), False),
+        (20, None, False),
+    ],
+)
+def test_nvlink_that_is_not_used(measured: float, links: GpuLinks | None, slow: bool) -> None:
+    bandwidth = replace(within(a=measured), backend="nccl")
+    found = judge(bandwidth, {} if links is None else {"a": links})
+    assert [verdict.text for verdict in found] == [BESIDE] * slow
+    assert not judge(replace(bandwidth, backend="gloo"), {"a": nvlink(18)})

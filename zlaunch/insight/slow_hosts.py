@@ -1,17 +1,18 @@
 """Which host, or which link between two, is slow: the verdict on what was measured.
 
-Nothing is compared with what a host should reach, which nobody here knows, but with the other
-hosts; only what no training can use is called slow by itself.
+A host is compared with the other hosts, since nobody here knows what it should reach; but for
+NVLink, whose driver says what it carries, and for what no training can use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
 from zlaunch.insight.bandwidth import Bandwidth, Measured
+from zlaunch.spec.links import GpuLinks
 
 SLOW = 0.6
 """Of what the others reach. Equal hosts differ by a tenth or so, while what goes wrong costs
@@ -25,6 +26,10 @@ UNUSABLE = 0.1e9
 """Bytes per second between hosts, a little less than Gigabit Ethernet carries. Below it, the
 gradients of a billion parameters in 16 bits take 20 s a step and more."""
 
+NVLINK_UNUSED = 0.25
+"""Of what the NVLinks carry. With large messages NCCL reaches well over half of it; where it
+goes over PCIe or the CPU's memory instead, about a tenth."""
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -35,9 +40,15 @@ class Verdict:
     text: str
 
 
-def judge(bandwidth: Bandwidth) -> tuple[Verdict, ...]:
-    """Name what is slow; nothing where all is even."""
-    return (*_within(bandwidth.of("within")), *_between(bandwidth.of("pair")))
+def judge(bandwidth: Bandwidth, links: Mapping[str, GpuLinks] | None = None) -> tuple[Verdict, ...]:
+    """Name what is slow; nothing where all is even. `links` are those of the GPUs, by host."""
+    results = bandwidth.of("within")
+    slow = _within(results)
+    if bandwidth.backend == "nccl":
+        named = {verdict.hosts for verdict in slow}
+        others = [one for one in results if one.hosts not in named]
+        slow += [v for one in others if (v := _beside_nvlink(one, (links or {}).get(one.hosts[0])))]
+    return (*slow, *_between(bandwidth.of("pair")))
 
 
 def speed(bytes_per_second: float) -> str:
@@ -57,6 +68,15 @@ def _within(results: Sequence[Measured]) -> list[Verdict]:
             here = speed(one.bus_bytes_per_second)
             found.append(Verdict("within", (host,), f"{host} is slow: {here} within it, {reached}"))
     return found
+
+
+def _beside_nvlink(one: Measured, links: GpuLinks | None) -> Verdict | None:
+    carried = links.nvlink_bytes_per_second() if links is not None else None
+    if carried is None or one.bus_bytes_per_second >= NVLINK_UNUSED * carried:
+        return None
+    host, here = one.hosts[0], speed(one.bus_bytes_per_second)
+    text = f"{host} is slow: {here} within it, while its NVLinks carry {speed(carried)}"
+    return Verdict("within", (host,), f"{text}; NCCL_DEBUG=INFO shows which way NCCL goes")
 
 
 def _between(pairs: Sequence[Measured]) -> list[Verdict]:
