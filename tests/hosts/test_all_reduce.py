@@ -122,3 +122,11 @@ def test_a_host_without_torch(lab2: Lab, tmp_path: Path) -> None:
     assert "failed first: exit code 1" in str(failure["message"])
     assert "No module named 'torch'" in str(failure["words"])
     assert "--python" in str(failure["hint"])
+
+
+def test_a_host_that_cannot_be_reached(lab2: Lab, tmp_path: Path) -> None:
+    lab2.hosts[1].refuse_key()
+    failure = measured(lab2, tmp_path, "h0:1,h1:1").failure
+    assert failure is not None
+    assert failure["exit_code"] == 125
+    assert "it refuses our key" in str(failure["message"])

@@ -11,7 +11,7 @@ import pytest
 from journeys import Done, Journey, Live, eventually
 
 import zlaunch
-from zlaunch.cli.bandwidth import WORKER
+from zlaunch.cli.bandwidth import WORKER, hint_for
 from zlaunch.insight.bandwidth import read_bandwidth
 
 MEASURE = """
@@ -114,3 +114,13 @@ def test_a_wrong_sum_is_an_error(journey: Journey) -> None:
 def test_the_worker_is_in_the_package() -> None:
     assert WORKER.is_file()
     assert Path(zlaunch.__file__).parent in WORKER.parents
+
+
+def test_ways_out() -> None:
+    gloo = (
+        "Gloo connectFullMesh failed with [pair.cc:152] timed out connecting: SO_ERROR: "
+        "Connection refused, remote=[127.0.1.1]:7599$1"
+    )
+    assert "GLOO_SOCKET_IFNAME" in str(hint_for(["Traceback", f"RuntimeError: {gloo}"]))
+    assert "--python" in str(hint_for(["ModuleNotFoundError: No module named 'torch'"]))
+    assert hint_for(["ValueError"]) is None

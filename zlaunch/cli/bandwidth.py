@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,16 @@ TIMED_OUT = 124
 
 _GRACE = 5.0  # seconds; there is nothing to save
 _LIMIT, _LIMIT_PER_HOST = 180.0, 3.0  # seconds: torch from a slow disk, a minute for what hangs
+
+_HINTS = {
+    "No module named 'torch'": (
+        "torch is in another interpreter: --python PATH, or python=PATH in the hostfile"
+    ),
+    "connectFullMesh failed with": (
+        "gloo listens where a host's own name leads, and /etc/hosts may lead to 127.0.1.1; "
+        "set GLOO_SOCKET_IFNAME to the network interface"
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -123,17 +133,17 @@ def _failure(
         said = output.last_words(first.rank)
         words = tuple(line.decode(errors="replace") for line in said)
         message = report.failure(first, launcher.pids.get(first.rank), where)
-        return Failure(message, code, words, _hint(words))
+        return Failure(message, code, words, hint_for(words))
     if outcome.stopped_by is not None:
         name = signal.Signals(outcome.stopped_by).name
         return Failure(f"measuring all-reduce was stopped by {name}", code)
     return Failure(outcome.trouble or "measuring all-reduce did not end well", code)
 
 
-def _hint(words: tuple[str, ...]) -> str | None:
-    if any("No module named 'torch'" in line for line in words):
-        return "torch is in another interpreter: --python PATH, or python=PATH in the hostfile"
-    return None
+def hint_for(words: Iterable[str]) -> str | None:
+    """The way out of what goes wrong most often, known by a failing rank's last lines."""
+    text = "\n".join(words)
+    return next((hint for sign, hint in _HINTS.items() if sign in text), None)
 
 
 @contextmanager
