@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +28,16 @@ with find_place(Request("", cpu=int(sys.argv[1])), os.environ) as place:
 after = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
 assert before == after, after
 print(json.dumps([done.bandwidth.to_json(), done.failure and vars(done.failure)]))
+"""
+
+DECIDE = """
+import json, runpy, sys
+worker = runpy.run_path(sys.argv[1])
+print(json.dumps({
+    "groups": [(g.key, g.ranks) for sizes in ([1, 3], [2, 1, 2], [4], [1])
+               for g in worker["all_groups"](sizes)],
+    "plans": [worker["plan"](took, "gloo", 1.0) for took in (1e-9, 0.01, 0.1, 0.4, 30.0)],
+}))
 """
 
 
@@ -124,3 +135,18 @@ def test_ways_out() -> None:
     assert "GLOO_SOCKET_IFNAME" in str(hint_for(["Traceback", f"RuntimeError: {gloo}"]))
     assert "--python" in str(hint_for(["ModuleNotFoundError: No module named 'torch'"]))
     assert hint_for(["ValueError"]) is None
+
+
+def test_who_measures_with_whom_and_how_much() -> None:
+    """A link that would take long gets the small message, seldom."""
+    command = (sys.executable, "-c", DECIDE, str(WORKER))
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    decided = json.loads(done.stdout)
+    assert decided["groups"] == [
+        ["within-1", [1, 2, 3]], ["world-0-1", [0, 1, 2, 3]], ["pair-0-1", [0, 1]],
+        ["within-0", [0, 1]], ["within-2", [3, 4]], ["world-0-1-2", [0, 1, 2, 3, 4]],
+        ["pair-0-1", [0, 2]], ["pair-1-2", [2, 3]], ["pair-2-0", [3, 0]],
+        ["within-0", [0, 1, 2, 3]],
+    ]  # fmt: skip
+    small, large = 1 << 19, 1 << 23
+    assert decided["plans"] == [[large, 50], [large, 6], [large, 2], [small, 2], [small, 2]]

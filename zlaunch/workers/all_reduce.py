@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import sys
 import time
 from dataclasses import dataclass
 from datetime import timedelta
@@ -30,7 +31,7 @@ SMALL = {"nccl": 8 * MIB, "gloo": MIB // 2}
 LARGE = {"nccl": 256 * MIB, "gloo": 8 * MIB}
 SECONDS = 1.0  # of timed messages for one group
 SECONDS_OF_PAIRS = 20.0  # for all pairs, since they come one after the other
-FEWEST, MOST = 2, 20  # timed messages of one group
+FEWEST, MOST = 2, 50  # timed messages of one group; an idle GPU needs some to reach its clock
 COLLECTIVE = timedelta(seconds=60)  # one that takes longer hangs
 # Others may still be importing torch, or measuring while these ranks wait for their turn. A
 # rank that fails meanwhile ends the run, so this is only for what nobody notices.
@@ -212,4 +213,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except Exception as error:
+        # Threads of torch that nobody ended abort the process now and then, or hold it up.
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.stderr.flush()
+        os._exit(1)
