@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from zlaunch.run.lifecycle import (
     Action,
     AgentLost,
+    CheckNodes,
     DeadlinePassed,
-    FindRendezvous,
     Finish,
     Happening,
     Interrupted,
+    NodesFit,
+    NodesUnfit,
     Phase,
-    RendezvousFound,
     RunState,
     SetDeadline,
     StartWorkers,
@@ -29,7 +30,7 @@ from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, S
 
 NODES = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
 GRACE = 30.0
-READY = [Ready(0, 100, 29500), Ready(1, 200, 29501), RendezvousFound("10.0.0.1")]
+READY = [Ready(0, 100, 29500), Ready(1, 200, 29501), NodesFit("10.0.0.1", 29500)]
 INT, TERM, HUP = (Interrupted(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 NODE0_LOST, NODE1_LOST = AgentLost(0, "node 0 gone"), AgentLost(1, "node 1 gone")
 LATER = DeadlinePassed()
@@ -181,7 +182,7 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
 @pytest.mark.parametrize(("events", "stops", "exit_code"), RUNNING.values(), ids=RUNNING)
 def test_history(events: list[Timed], stops: list[float], exit_code: int) -> None:
     history = History([*READY, *events])
-    assert history.actions[:2] == [FindRendezvous(), StartWorkers("10.0.0.1")]
+    assert history.actions[:2] == [CheckNodes(), StartWorkers("10.0.0.1", 29500)]
     assert history.stops == stops
     assert history.exit_code == exit_code
 
@@ -217,16 +218,31 @@ def test_workers_start_when_all_agents_are_ready() -> None:
     assert history.actions == []
     assert history.is_in(Phase.STARTING)
     history.happen(READY[0])
-    assert history.actions == [FindRendezvous()]
+    assert history.actions == [CheckNodes()]
     assert history.is_in(Phase.STARTING)
-    assert history.happen(READY[2]) == (StartWorkers("10.0.0.1"),)
+    assert history.happen(READY[2]) == (StartWorkers("10.0.0.1", 29500),)
     assert history.is_in(Phase.RUNNING)
+
+
+def test_nodes_that_are_not_fit_end_the_run_as_wrong_input() -> None:
+    history = History([*READY[:2], NodesUnfit("h1: script a.py is missing")])
+    assert [type(action) for action in history.actions] == [CheckNodes, Finish]
+    assert history.exit_code == 2
+    assert history.state.outcome.trouble == "h1: script a.py is missing"
+    assert history.happen(READY[2]) == ()
+
+
+def test_an_agent_lost_while_nodes_are_looked_at() -> None:
+    history = History([*READY[:2], NODE1_LOST])
+    assert [type(action) for action in history.actions] == [CheckNodes, Finish]
+    assert history.exit_code == 125
+    assert history.happen(NodesUnfit("too late")) == ()
 
 
 def test_no_worker_starts_after_a_stop() -> None:
     """The rendezvous may be found when the run has been stopped already."""
     history = History([*READY[:2], INT])
-    assert [type(action) for action in history.actions] == [FindRendezvous, Finish]
+    assert [type(action) for action in history.actions] == [CheckNodes, Finish]
     assert history.happen(READY[2]) == ()
 
 
@@ -308,7 +324,7 @@ def test_any_history_ends_once_and_never_with_0_when_something_was_amiss(
             failed = isinstance(event, Exited) and event.exit.status != 0
             amiss |= failed or isinstance(event, (AgentLost, Interrupted, Refused))
         assert all(a.at > history.now for a in actions if isinstance(a, SetDeadline))
-    assert history.actions.count(StartWorkers("10.0.0.1")) <= 1
+    assert history.actions.count(StartWorkers("10.0.0.1", 29500)) <= 1
     assert sorted(history.stops, reverse=True) == history.stops
     assert len(history.stops) == len(set(history.stops))
     assert (history.exit_code != 0) == amiss

@@ -14,32 +14,31 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from zlaunch.agent.commands import node_environment, with_interpreter
 from zlaunch.agent.files import Files
+from zlaunch.agent.scout import Scout
 from zlaunch.run.messages import (
     Closed,
-    Decoder,
     Event,
     Exit,
     Exited,
     FindRoute,
+    Inspect,
+    Listen,
     Output,
     Ping,
     Pong,
-    ProtocolError,
+    Reach,
     Ready,
     Refused,
-    Routed,
     Signal,
     Start,
     Started,
     Stop,
-    encode,
 )
+from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.worker import WorkerSpec
-from zlaunch.system.cores import usable_cores
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
-from zlaunch.system.ports import ReservedPort
-from zlaunch.system.routes import own_address_towards
 from zlaunch.system.spawn import Process, adopt_orphans, reap_orphans, sweep
 from zlaunch.system.stream import OutStream
 
@@ -71,7 +70,7 @@ class Agent:
         self._out = OutStream(self._loop, link_out, on_drained=self._resume)
         self._workers: dict[int, _Worker] = {}
         self._grace = 0.0
-        self._port = ReservedPort()
+        self._scout = Scout(node_rank, self._loop, self._send)
         self._files = Files()
         self._silence: Timer | None = None
         self._kill_timer: Timer | None = None
@@ -87,7 +86,7 @@ class Agent:
         self._loop.on_signal([signal.SIGCHLD], lambda _: self._reap())
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)
-        self._send(_ready(self._node_rank, self._port.port))
+        self._send(_ready(self._node_rank, self._scout.port))
         try:
             self._loop.run()
         finally:  # whatever goes wrong here, the workers do not outlive it
@@ -120,15 +119,14 @@ class Agent:
                 self._stop(order.grace)
             elif isinstance(order, Signal):
                 self._pass_on(order.signum)
-            elif isinstance(order, FindRoute):
-                address = own_address_towards(order.to) or ""
-                self._send(Routed(self._node_rank, address))
+            elif isinstance(order, (FindRoute, Inspect, Listen, Reach)):
+                self._scout.answer(order)
             elif isinstance(order, Ping):
                 self._answer(order)
 
     def _answer(self, ping: Ping) -> None:
         """Say that we live, and set the time by which the launcher has to say so again."""
-        self._send(Pong(self._node_rank))
+        self._send(Pong(self._node_rank, time.time()))
         if self._silence is not None:
             self._silence.cancel()
         self._silence = self._loop.after(ping.within, self._lose_launcher)
@@ -148,6 +146,7 @@ class Agent:
     def _start(self, order: Start) -> None:
         self._started = True
         self._grace = order.grace
+        self._scout.let_go()
         plan = order.plan
         try:
             self._files.write(plan.files)
@@ -155,12 +154,9 @@ class Agent:
             for spec in plan.workers:
                 self._send(Refused(spec.rank, f"{error.filename}: {error.strerror}"))
             return
-        shared = {**os.environ, **plan.env} if plan.inherit else dict(plan.env)
-        shared.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // len(plan.workers))))
-        stand_in = bool(plan.python) and not os.access(plan.python, os.X_OK)
+        shared = node_environment(plan)
         for spec in plan.workers:
-            ours = stand_in and spec.argv[0] == plan.python
-            chosen = replace(spec, argv=(sys.executable, *spec.argv[1:])) if ours else spec
+            chosen = replace(spec, argv=with_interpreter(plan, spec))
             self._start_worker(chosen, {**shared, **spec.env})
 
     def _start_worker(self, spec: WorkerSpec, env: dict[str, str]) -> None:

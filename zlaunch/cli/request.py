@@ -36,6 +36,9 @@ class ManyHosts:
     heartbeat: float = 15.0
     env: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
+    setup: str | None = None
+    preflight: bool = True
+    allow: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -162,3 +165,5 @@ def _check_many(many: ManyHosts) -> None:
     ):
         if not 0.5 <= value < 86400:
             raise InputError(f"{name} {value:g}: seconds from 0.5 on are needed")
+    if many.setup is not None and ("\0" in many.setup or not many.setup.strip()):
+        raise InputError("--setup is no command", hint="such as --setup 'source env.sh'")

@@ -64,7 +64,15 @@ def _carry_out(
     store.set_latest(run)
     place = prepared.place
     launcher = Launcher(
-        prepared.plan, place.backend, loop, console, output, request.grace, place.patience
+        prepared.plan,
+        place.backend,
+        loop,
+        console,
+        output,
+        request.grace,
+        place.patience,
+        prepared.asked,
+        request.many.allow if request.many is not None else (),
     )
     _introduce(console, prepared, run, verbose=request.verbose)
     try:

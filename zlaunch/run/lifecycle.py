@@ -4,7 +4,8 @@
 Ctrl-C, lost agents. It reads no clock and touches nothing; the launcher's loop performs the
 actions.
 
-    STARTING --all agents ready, rendezvous found--> RUNNING --all ranks closed--> DONE
+    STARTING --all agents ready, all nodes fit--> RUNNING --all ranks closed--> DONE
+       STARTING --a node is not fit--> DONE
        STARTING, RUNNING --a rank fails, an agent is lost, a stop signal--> STOPPING
        STOPPING --second signal, or the deadline--> KILLING --deadline--> DONE
        STOPPING, KILLING --all ranks closed--> DONE
@@ -12,9 +13,10 @@ actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
 from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused
 from zlaunch.run.outcome import Outcome
@@ -45,10 +47,18 @@ class AgentLost:
 
 
 @dataclass(frozen=True)
-class RendezvousFound:
-    """The answer to `FindRendezvous`: the address at which rank 0 is met."""
+class NodesFit:
+    """The good answer to `CheckNodes`: address and port at which rank 0 is met."""
 
     address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class NodesUnfit:
+    """The bad answer to `CheckNodes`, with all that is wrong."""
+
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -63,19 +73,20 @@ class DeadlinePassed:
     """The time that `SetDeadline` asked for has come."""
 
 
-Happening = Event | AgentLost | RendezvousFound | Interrupted | DeadlinePassed
+Happening = Event | AgentLost | NodesFit | NodesUnfit | Interrupted | DeadlinePassed
 
 
 @dataclass(frozen=True)
-class FindRendezvous:
-    """All agents are ready: find out where rank 0 can be met."""
+class CheckNodes:
+    """All agents are ready: see whether their nodes are fit, and where rank 0 can be met."""
 
 
 @dataclass(frozen=True)
 class StartWorkers:
-    """Send every agent its plan, with the address of rank 0."""
+    """Send every agent its plan, with the place of rank 0."""
 
     address: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ class Finish:
     outcome: Outcome
 
 
-Action = FindRendezvous | StartWorkers | StopWorkers | SetDeadline | Finish
+Action = CheckNodes | StartWorkers | StopWorkers | SetDeadline | Finish
 
 
 @dataclass(frozen=True)
@@ -121,6 +132,7 @@ class RunState:
     stopped_by: int | None = None
     signalled_at: float | None = None
     trouble: str | None = None
+    unfit: bool = False
 
     @classmethod
     def begin(cls, nodes: Mapping[int, frozenset[int]], grace: float) -> RunState:
@@ -131,7 +143,7 @@ class RunState:
     @property
     def outcome(self) -> Outcome:
         """What the run has come to so far."""
-        return Outcome(self.exits, self.first_failure, self.stopped_by, self.trouble)
+        return Outcome(self.exits, self.first_failure, self.stopped_by, self.trouble, self.unfit)
 
 
 Step = tuple[RunState, tuple[Action, ...]]
@@ -139,25 +151,10 @@ Step = tuple[RunState, tuple[Action, ...]]
 
 def step(state: RunState, event: Happening, now: float) -> Step:
     """Return the state after `event` and what is to be done. `now` is monotonic, in seconds."""
-    if state.phase is Phase.DONE:
+    rule = _RULES.get(type(event))
+    if rule is None or state.phase is Phase.DONE:
         return state, ()
-    if isinstance(event, Ready):
-        return _ready(state, event, now)
-    if isinstance(event, RendezvousFound):
-        return _rendezvous_found(state, event)
-    if isinstance(event, Exited):
-        return _exited(state, event, now)
-    if isinstance(event, Refused):
-        return _refused(state, event, now)
-    if isinstance(event, Closed):
-        return _finish_if_over(replace(state, open=state.open - {event.rank}))
-    if isinstance(event, AgentLost):
-        return _agent_lost(state, event, now)
-    if isinstance(event, Interrupted):
-        return _interrupted(state, event, now)
-    if isinstance(event, DeadlinePassed):
-        return _deadline_passed(state, now)
-    return state, ()
+    return rule(state, event, now)
 
 
 def _ready(state: RunState, event: Ready, now: float) -> Step:
@@ -166,13 +163,20 @@ def _ready(state: RunState, event: Ready, now: float) -> Step:
         return state, ()
     if state.trouble is not None:
         return _stop(state, state.trouble, now)
-    return state, (FindRendezvous(),)
+    return state, (CheckNodes(),)
 
 
-def _rendezvous_found(state: RunState, event: RendezvousFound) -> Step:
+def _nodes_fit(state: RunState, event: NodesFit, _now: float) -> Step:
     if state.phase is not Phase.STARTING:
         return state, ()
-    return replace(state, phase=Phase.RUNNING), (StartWorkers(event.address),)
+    start = StartWorkers(event.address, event.port)
+    return replace(state, phase=Phase.RUNNING), (start,)
+
+
+def _nodes_unfit(state: RunState, event: NodesUnfit, now: float) -> Step:
+    if state.phase is not Phase.STARTING:
+        return state, ()
+    return _stop(replace(state, trouble=event.problem, unfit=True), event.problem, now)
 
 
 def _exited(state: RunState, event: Exited, now: float) -> Step:
@@ -189,6 +193,10 @@ def _refused(state: RunState, event: Refused, now: float) -> Step:
     if state.phase is not Phase.RUNNING:
         return _finish_if_over(state)
     return _stop(state, f"rank {event.rank} could not be started", now)
+
+
+def _closed(state: RunState, event: Closed, _now: float) -> Step:
+    return _finish_if_over(replace(state, open=state.open - {event.rank}))
 
 
 def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
@@ -238,7 +246,7 @@ def _kill(state: RunState, why: str, now: float) -> Step:
     return state, (StopWorkers(0.0, why), SetDeadline(now + _AGENT_MARGIN))
 
 
-def _deadline_passed(state: RunState, now: float) -> Step:
+def _deadline_passed(state: RunState, _event: DeadlinePassed, now: float) -> Step:
     if state.phase is Phase.STOPPING:
         return _kill(state, "the grace is over", now)
     left = ", ".join(map(str, sorted(state.open)))
@@ -253,3 +261,16 @@ def _finish_if_over(state: RunState) -> Step:
         return state, ()
     state = replace(state, phase=Phase.DONE)
     return state, (Finish(state.outcome),)
+
+
+_RULES: Mapping[type, Callable[[RunState, Any, float], Step]] = {
+    Ready: _ready,
+    NodesFit: _nodes_fit,
+    NodesUnfit: _nodes_unfit,
+    Exited: _exited,
+    Refused: _refused,
+    Closed: _closed,
+    AgentLost: _agent_lost,
+    Interrupted: _interrupted,
+    DeadlinePassed: _deadline_passed,
+}
