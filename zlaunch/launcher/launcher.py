@@ -103,7 +103,7 @@ class Launcher:
         A signal that is ignored already stays so: `nohup zlaunch` lives on after a hang-up.
         """
         stops = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
-        self._loop.on_signal(stops, self._interrupted)
+        self._loop.on_signal(stops, self.interrupt)
         self._loop.on_signal(FORWARDED_SIGNALS, lambda signum: self._agents.order(Signal(signum)))
 
     # Messages
@@ -148,7 +148,8 @@ class Launcher:
         self._note(lost)
         self._happen(lost)
 
-    def _interrupted(self, signum: int) -> None:
+    def interrupt(self, signum: int) -> None:
+        """Stop the run as this signal does; the second time at once."""
         self._note(Interrupted(signum))
         before = self._state.phase
         self._happen(Interrupted(signum))
