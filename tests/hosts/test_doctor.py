@@ -101,6 +101,25 @@ def test_this_machine(tmp_path: Path) -> None:
     assert finding["hint"] == f"rm {lock}"
 
 
+def test_bandwidth(env: dict[str, str]) -> None:
+    code, found = data(env, "--hosts", "h0,h1:2", "--device", "cpu", "--bandwidth")
+    assert (code, found["ok"]) == (0, True)
+    measured = [(one["kind"], one["hosts"], one["ranks"]) for one in found["bandwidth"]["measured"]]
+    assert sorted(measured) == [
+        ("pair", ["h0", "h1"], 2),
+        ("within", ["h1"], 2),
+        ("world", ["h0", "h1"], 3),
+    ]
+    assert all(one["bus_bytes_per_second"] > 0 for one in found["bandwidth"]["measured"])
+    assert found["bandwidth"]["failure"] is None
+
+
+def test_no_bandwidth_where_something_is_wrong(env: dict[str, str]) -> None:
+    done = doctor(env, "--hosts", "h0,nowhere.invalid", "--device", "cpu", "--bandwidth")
+    assert done.returncode == 2
+    assert "all-reduce was not measured: first mend what is wrong" in done.stdout
+
+
 def test_a_hostfile_that_is_wrong_ends_before_anything(env: dict[str, str], tmp_path: Path) -> None:
     done = doctor(env, "--hostfile", str(tmp_path / "hosts"))
     assert (done.returncode, done.stdout) == (2, "")

@@ -10,7 +10,7 @@ from zlaunch.run.findings import CODES, Examined, Finding, arch_list_problem, ju
 from zlaunch.spec.facts import Facts, Gpu
 
 GB = 10**9
-GPUS = tuple(Gpu(index, f"GPU-{index}a", "H200", 141 * GB, 0) for index in range(4))
+GPUS = tuple(Gpu(index, f"GPU-{index}a", "H200", 140 << 30, 0) for index in range(4))
 FINE = Facts(
     script="abc",
     python="3.11.7",
@@ -89,9 +89,9 @@ ONE: dict[str, tuple[Examined, str, str]] = {
         "4 slots, but 3 GPUs there: 3 missing",
     ),
     "a GPU in use": (
-        facts(gpus=(*GPUS[:3], replace(GPUS[3], used=52 * GB, users=("pid 8 (python)",)))),
+        facts(gpus=(*GPUS[:3], replace(GPUS[3], used=52 << 30, users=("pid 8 (python)",)))),
         "gpu-in-use",
-        "GPU 3 is in use: 52.0 of 141 GB by pid 8 (python)",
+        "GPU 3 is in use: 52.0 of 140 GiB by pid 8 (python)",
     ),
     "shared memory": (
         facts(shm=64 << 20),

@@ -175,7 +175,16 @@ def _ask_driver(facts: Facts, question: Question, within: float) -> Facts:
         found = look(timeout=within)
     except BackendError as error:
         return _troubled(facts, error.message)
+    if question.links and found.gpus:
+        facts = replace(facts, links=_links([gpu.index for gpu in found.gpus], within))
     return replace(facts, gpus=found.gpus, driver=found.driver, driver_cuda=found.cuda)
+
+
+def _links(indices: list[int], within: float) -> dict[str, Any] | None:
+    from zlaunch.system.gpu_links import gpu_links
+
+    links = gpu_links(indices, timeout=within)
+    return None if links is None else links.to_json()
 
 
 def _provide_nvml(source: str) -> None:

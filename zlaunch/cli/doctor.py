@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from zlaunch.cli.doctor_table import as_json, print_table
+from zlaunch.cli.bandwidth import measure
+from zlaunch.cli.doctor_table import as_json, print_measured, print_table
 from zlaunch.cli.find_place import find_place
 from zlaunch.cli.multinode import multinode
 from zlaunch.cli.place import Place
@@ -42,6 +43,9 @@ _OF_RUN = (
 
 def doctor(
     json: Annotated[bool, typer.Option("--json", help="What was found, as data.")] = False,
+    bandwidth: Annotated[
+        bool, typer.Option("--bandwidth", help="Also run an all-reduce, and name the slow host.")
+    ] = False,
     **options: Any,
 ) -> None:
     """Look at this machine, or at the hosts of a hostfile: what would make training fail.
@@ -53,13 +57,18 @@ def doctor(
     check(request)
     env = dict(os.environ)
     with find_place(request, env) as place:
-        found = _examine(request, place)
+        found = _examine(request, place, links=bandwidth)
+        wrong = [f for f in found.findings if not f.warning and f.code not in codes]
+        measured = measure(place, env, python=request.python) if bandwidth and not wrong else None
     if json:
-        typer.echo(as_json(place, found))
+        typer.echo(as_json(place, found, measured))
     else:
         print_table(place, found)
-    wrong = [f for f in found.findings if not f.warning and f.code not in codes]
-    raise typer.Exit(_WRONG if wrong else 0)
+        if bandwidth:
+            print_measured(found, measured)
+    if wrong:
+        raise typer.Exit(_WRONG)
+    raise typer.Exit(measured.failure.exit_code if measured and measured.failure else 0)
 
 
 borrow(doctor, multinode, only={*_OF_MANY, *_OF_RUN})
@@ -91,9 +100,10 @@ def _has_no_gpu(request: Request) -> bool:
     return not asked and request.cpu is None and not discover()
 
 
-def _examine(request: Request, place: Place) -> Examined:
+def _examine(request: Request, place: Place, *, links: bool) -> Examined:
     gpus = place.devices.kind == "cuda"
-    question = Question(packages=KNOWN, gpus=gpus, nvml=nvml_source() if gpus else "")
+    nvml = nvml_source() if gpus else ""
+    question = Question(packages=KNOWN, gpus=gpus, links=links and gpus, nvml=nvml)
     asked = Asked(question, needed=("torch", "deepspeed"))
     loop = Loop()
     try:

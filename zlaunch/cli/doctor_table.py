@@ -8,16 +8,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from zlaunch.cli.bandwidth import Measurement
 from zlaunch.cli.place import Place
+from zlaunch.insight.slow_hosts import judge
 from zlaunch.launcher.examination import Examined
 from zlaunch.run.findings import Finding
 from zlaunch.spec.facts import Facts, Gpu
+from zlaunch.spec.links import GpuLinks
 
 _WIDE = 250  # columns where nobody says how many there are
 
 
-def as_json(place: Place, found: Examined) -> str:
-    """One object: each host with what it said and what is wrong with it."""
+def as_json(place: Place, found: Examined, measured: Measurement | None) -> str:
+    """One object: each host with what it said and what is wrong with it; bandwidths."""
     hosts = []
     for node_rank, host in enumerate(place.hosts):
         facts = _facts(found, node_rank)
@@ -38,9 +41,45 @@ def as_json(place: Place, found: Examined) -> str:
             "ok": not any(not finding.warning for finding in found.findings),
             "hosts": hosts,
             "rendezvous": None if met is None else asdict(met),
+            "bandwidth": None if measured is None else _measured(found, measured),
         },
         indent=2,
     )
+
+
+def _measured(found: Examined, measured: Measurement) -> dict[str, Any]:
+    verdicts = judge(measured.bandwidth, _links(found))
+    return {
+        **measured.bandwidth.to_json(),
+        "verdicts": [asdict(verdict) for verdict in verdicts],
+        "failure": None if measured.failure is None else asdict(measured.failure),
+    }
+
+
+def _links(found: Examined) -> dict[str, GpuLinks]:
+    """The links of each host that has GPUs, by its name."""
+    facts = found.fitness.facts if found.fitness else {}
+    return {
+        found.hosts[node_rank]: GpuLinks.from_json(one.links)
+        for node_rank, one in facts.items()
+        if one.links is not None
+    }
+
+
+def print_measured(found: Examined, measured: Measurement | None) -> None:
+    """What came of --bandwidth."""
+    from zlaunch.cli.bandwidth_table import print_bandwidth
+
+    if measured is None:
+        print("all-reduce was not measured: first mend what is wrong")  # noqa: T201
+        return
+    if measured.bandwidth.hosts:
+        print_bandwidth(measured.bandwidth, _links(found))
+    failure = measured.failure
+    if failure is not None:
+        hint = (f"  hint: {failure.hint}",) if failure.hint else ()
+        for line in (failure.message, *(f"  {word}" for word in failure.words), *hint):
+            print(line)  # noqa: T201
 
 
 def _facts(found: Examined, node_rank: int) -> Facts | None:
@@ -92,7 +131,7 @@ def _cells(facts: Facts | None) -> tuple[str, ...]:
     if facts is None:
         return ("", "", "", "", "", "", "", "")
     versions = [facts.packages.get(name) or "-" for name in ("torch", "deepspeed")]
-    shm = "-" if facts.shm is None else f"{facts.shm / 1e9:.1f} GB"
+    shm = "-" if facts.shm is None else f"{facts.shm / 2**30:.1f} GiB"
     gpus = "-" if facts.gpus is None else _describe(facts.gpus)
     return (
         "",
@@ -111,9 +150,9 @@ def _driver(facts: Facts) -> str:
 
 
 def _describe(gpus: Sequence[Gpu]) -> str:
-    """`8 x NVIDIA H200 (141 GB)`."""
+    """`8 x NVIDIA H200 (140 GiB)`."""
     kinds: dict[str, int] = {}
     for gpu in gpus:
-        kind = f"{gpu.name} ({gpu.memory / 1e9:.0f} GB)"
+        kind = f"{gpu.name} ({gpu.memory / 2**30:.0f} GiB)"
         kinds[kind] = kinds.get(kind, 0) + 1
     return ", ".join(f"{count} x {kind}" for kind, count in kinds.items()) or "none"

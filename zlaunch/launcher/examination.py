@@ -16,8 +16,12 @@ from zlaunch.system.loop import Loop
 
 @dataclass(frozen=True)
 class Examined:
-    """What came of it: the `fitness` of the hosts that were reached, None where none was."""
+    """What came of it: the `fitness` of the hosts that were reached, None where none was.
 
+    `hosts` are all of them, by node rank.
+    """
+
+    hosts: tuple[str, ...]
     fitness: Fitness | None
     ready: Mapping[int, Ready]
     unreachable: tuple[Finding, ...]
@@ -52,7 +56,8 @@ class Examination:
         finally:
             self._agents.close()
         unreachable = (self._unreachable[node_rank] for node_rank in sorted(self._unreachable))
-        return Examined(self._fitness, self._ready, tuple(unreachable))
+        hosts = tuple(node.host for node in self._plan.topology.nodes)
+        return Examined(hosts, self._fitness, self._ready, tuple(unreachable))
 
     def _take(self, messages: Iterable[Message]) -> None:
         for message in messages:

@@ -16,7 +16,8 @@ from zlaunch.spec.slots import Slot
 
 LEAST_SHM = 10**9  # bytes; NCCL and data loaders die by SIGBUS in a container's usual 64 MB
 MOST_CLOCK = 2.0  # seconds off
-_IN_USE = 1 << 30  # bytes of a GPU; an idle card under a desktop or a monitor has less
+_GIB = 1 << 30
+_IN_USE = _GIB  # bytes of a GPU; an idle card under a desktop or a monitor has less
 
 CODES = {
     "unreachable": "the host cannot be reached",
@@ -165,7 +166,8 @@ def _gpus(host: Examined) -> _Said:
 def _in_use(gpu: Gpu) -> str:
     assert gpu.used is not None
     by = f" by {', '.join(gpu.users)}" if gpu.users else ""
-    return f"GPU {gpu.index} is in use: {gpu.used / 1e9:.1f} of {gpu.memory / 1e9:.0f} GB{by}"
+    used, memory = gpu.used / _GIB, gpu.memory / _GIB
+    return f"GPU {gpu.index} is in use: {used:.1f} of {memory:.0f} GiB{by}"
 
 
 def _memory(host: Examined) -> _Said:

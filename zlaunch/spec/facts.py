@@ -15,8 +15,8 @@ class Question:
     """What a host is asked, beside what holds for any: clock, /dev/shm, directory, interpreter.
 
     `script` is looked for as the workers would, `module` likewise; `packages` are those whose
-    versions are wanted; `gpus` asks for the devices, with `nvml` as the source of pynvml, which
-    hosts do not have.
+    versions are wanted; `gpus` asks for the devices and `links` for the ways between them,
+    with `nvml` as the source of pynvml, which hosts do not have.
     """
 
     python: bool = True
@@ -24,6 +24,7 @@ class Question:
     module: str = ""
     packages: tuple[str, ...] = ()
     gpus: bool = False
+    links: bool = False
     nvml: str = ""
 
 
@@ -55,7 +56,8 @@ class Facts:
     far as that is so. `script` is the SHA-256 of the script there, None where there is none.
     `packages` maps a name to its version, None where it is missing. `cuda` is the version that
     torch was built for ("" for none, "rocm" for AMD), `driver_cuda` the latest that the driver
-    can do. `gpus` None: there is no driver. `trouble` is what went wrong while looking.
+    can do. `gpus` None: there is no driver. `links` is what `GpuLinks.to_json` gives.
+    `trouble` is what went wrong while looking.
     """
 
     at: float = 0.0
@@ -70,6 +72,7 @@ class Facts:
     driver: str = ""
     driver_cuda: str = ""
     gpus: tuple[Gpu, ...] | None = None
+    links: Mapping[str, Any] | None = None
     shm: int | None = None
     locks: tuple[str, ...] = ()
     arch_list: str = ""
