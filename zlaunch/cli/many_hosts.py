@@ -14,8 +14,8 @@ from zlaunch.backends.several import SeveralBackends
 from zlaunch.backends.ssh import SshBackend
 from zlaunch.cli.place import Devices, Place
 from zlaunch.cli.request import ManyHosts, Request
-from zlaunch.cli.target import similar_files
-from zlaunch.errors import InputError, SelectionError
+from zlaunch.cli.user_files import read_file
+from zlaunch.errors import SelectionError
 from zlaunch.launcher.agents import Patience
 from zlaunch.spec.envfile import parse_deepspeed_env, parse_env_file
 from zlaunch.spec.environment import Rendezvous
@@ -135,10 +135,6 @@ def _environment(many: ManyHosts, env: Mapping[str, str]) -> tuple[dict[str, str
 
 
 def _read(path: str, option: str) -> str:
-    try:
-        return Path(path).read_text("utf-8", errors="surrogateescape")
-    except FileNotFoundError as error:
-        hint = similar_files(path)
-        raise InputError(f"{option} {path} was not found", hint=hint) from error
-    except OSError as error:
-        raise InputError(f"{option} {path} cannot be read: {error.strerror}") from error
+    """Read a file in which any bytes may stand for values."""
+    what = option if path.endswith(option) else f"{option} {path}"
+    return read_file(path, what, encoding="utf-8", errors="surrogateescape")
