@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_ENTRY = "zlaunch.agent.node"
+_ENTRY = "zlaunch.agent.packed"
 
 _PROGRAM = """\
 import importlib.abc, importlib.util, sys, zlib
