@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from zlaunch.backends.base import Backend, Link
+from zlaunch.backends.base import ENDED, Backend, Link
 from zlaunch.errors import BackendError
 from zlaunch.run.messages import Message, Order, Ping, Pong, Ready
 from zlaunch.run.wire import Decoder, ProtocolError, encode
@@ -118,7 +118,7 @@ class Agents:
         if data is None:
             return
         if not data:
-            self._lose(agent, "has ended")
+            self._lose(agent, ENDED)
             return
         agent.heard = time.monotonic()
         try:
