@@ -22,7 +22,7 @@ from zlaunch.spec.filters import select_hosts
 from zlaunch.spec.hostfile import Host, parse_hostfile
 from zlaunch.spec.hostnames import parse_hosts
 from zlaunch.spec.propagation import chosen_environment, parse_env_option
-from zlaunch.system.routes import is_this_machine
+from zlaunch.system.here import which_are_here
 
 _DEEPSPEED_ENV = ".deepspeed_env"
 
@@ -81,18 +81,9 @@ def _backends(request: Request, many: ManyHosts, hosts: tuple[Host, ...]) -> Bac
         over_ssh = OpensshBackend(by_rank, interpreters, options)
     else:
         over_ssh = SshBackend(by_rank, interpreters, options, Path.home())
-    here = LocalBackend()
-    return SeveralBackends(
-        {
-            rank: here if not many.force_ssh and _is_here(host) else over_ssh
-            for rank, host in by_rank.items()
-        }
-    )
-
-
-def _is_here(host: Host) -> bool:
-    """Whether the host is this machine: by name or address, and not behind a port or as a user."""
-    return host.port is None and host.user is None and is_this_machine(host.name)
+    local = LocalBackend()
+    here = [False] * len(hosts) if many.force_ssh else which_are_here(hosts, Path.home())
+    return SeveralBackends({rank: local if here[rank] else over_ssh for rank in by_rank})
 
 
 def _interpreters(request: Request, host: Host) -> tuple[str, ...]:

@@ -65,6 +65,12 @@ def resolve(
     return _target(reading, reading.first, port, me, home)
 
 
+def is_direct(target: SshTarget) -> bool:
+    """Whether it is reached over nothing else, at the usual port, as who asks."""
+    over = target.proxy_command is not None or target.proxy_jump
+    return not over and target.port == 22 and target.user == _local_user()
+
+
 def parse_jump(text: str) -> tuple[str | None, str, int | None]:
     """Read one host of a ProxyJump into user, host and port."""
     match = _JUMP.fullmatch(text)
