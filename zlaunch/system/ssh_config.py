@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zlaunch.errors import BackendError
-from zlaunch.system.ssh_files import Line, Reading
+from zlaunch.system.ssh_files import Reading
+from zlaunch.system.ssh_lines import Line
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 
