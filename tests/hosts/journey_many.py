@@ -123,6 +123,34 @@ def ranks_and_arguments(lab: Lab, folder: Path, ssh: str) -> None:
     ]
 
 
+def odd_places_and_values(lab: Lab, folder: Path, ssh: str) -> None:
+    """Directory, script and values of variables arrive byte for byte, as arguments do."""
+    place = folder / 'it\'s "so" $(x) `y`\nä *'
+    place.mkdir()
+    code = """
+import os, sys
+names = (b"WANDB_ODD", b"ODD_TOO", b"FROM_FILE")
+print([os.environb[name] for name in names], os.getcwdb(), os.fsencode(sys.argv[0]))
+"""
+    script = "job $(x) 'ü'\n.py"
+    (place / script).write_text(code)
+    (place / "env").write_text("FROM_FILE='a # b $X'\n")
+    value = "64(x2)\n\"'$HOME `x` \\ \udcff é"
+    with many(lab, folder, ssh) as launches:
+        launches.env["WANDB_ODD"] = value
+        hosts = ",".join(f"{host.name}:1" for host in lab.hosts[:2])
+        line = [sys.executable, "-m", "zlaunch", "multinode", "--ssh", ssh, "--hosts", hosts]
+        line += ["--cpu", "1", "--env", f"ODD_TOO={value}", "--env-file", "env", script]
+        done = subprocess.run(
+            line, cwd=place, env=launches.env, capture_output=True, text=True, timeout=LONG,
+            check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    raw = os.fsencode(value)
+    told = f"{[raw, raw, b'a # b $X']} {os.fsencode(place)!r} {os.fsencode(script)!r}"
+    assert [line.partition(" | ")[2] for line in done.stdout.splitlines()] == [told] * 2
+
+
 def a_failure_crosses_hosts(lab: Lab, folder: Path, ssh: str) -> None:
     code = "import os, time\nif os.environ['RANK'] == '1': raise ValueError('why')\ntime.sleep(600)"
     with many(lab, folder, ssh) as launches:
@@ -276,6 +304,7 @@ def _arrives_from(lab: Lab, folder: Path, ssh: str, config: str) -> None:
 
 ALL = (
     ranks_and_arguments,
+    odd_places_and_values,
     a_failure_crosses_hosts,
     a_refused_key,
     a_changed_host_key,

@@ -1,4 +1,4 @@
-"""Stands behind the agent of a host that was reached over a network, and outlives it.
+"""Stands behind the agent of a node that is reached over a network, and outlives it.
 
 An agent can be killed, or stopped with SIGSTOP, and then nobody on its host knows of the
 launcher's end any more: what its workers started in sessions of their own would stay. The
@@ -12,49 +12,50 @@ from __future__ import annotations
 import os
 import select
 import signal
-from typing import Callable
 
 from zlaunch.system.spawn import adopt_orphans, die_with, sweep
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _WAKE_AGAIN = 5000  # milliseconds; whoever stopped it may do so again
-_LINK = 0
 
 
-def keep(serve: Callable[[], None]) -> None:
-    """Run `serve` in a child, which is the agent; return in the child alone.
+def leave_keeper_behind(link: int = 0) -> None:
+    """Fork, and return in the child, which is to be the agent; this process is its keeper.
 
-    Where the kernel has no pidfd (before 5.3) the agent has no keeper.
+    `link` is the descriptor that the agent reads. The keeper ends with the agent's exit code.
+    Where there is no pidfd (Linux before 5.3, macOS) the agent goes without a keeper.
     """
     if not hasattr(os, "pidfd_open"):
-        serve()
         return
     adopt_orphans()
     keeper = os.getpid()
     pid = os.fork()
     if pid:
-        os._exit(_wait(pid))
+        os._exit(_wait(pid, link))
+    # A group of its own: what a terminal sends comes by way of the keeper, and once.
+    os.setpgid(0, 0)
     # Should the keeper be killed, the agent stops its workers as for any stop signal.
     die_with(keeper, signal.SIGHUP)
-    serve()
 
 
-def _wait(pid: int) -> int:
+def _wait(pid: int, link: int) -> int:
     """Wait for the agent, and return its exit code once nothing of it is left."""
     for signum in _FORWARDED:
-        signal.signal(signum, lambda received, _frame: os.kill(pid, received))
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, lambda received, _frame: os.kill(pid, received))
     agent = os.pidfd_open(pid)
     null = os.open(os.devnull, os.O_RDWR)
     for fd in (1, 2):  # else the launcher would not hear the end of the agent
         os.dup2(null, fd)
     poll = select.poll()
     poll.register(agent, select.POLLIN)
-    poll.register(_LINK, select.POLLRDHUP)  # its end alone; what comes in is for the agent
+    poll.register(link, select.POLLRDHUP)  # its end alone; what comes in is for the agent
     if agent not in _ready(poll, None):  # then it is the link that has ended
-        poll.unregister(_LINK)
+        poll.unregister(link)
         os.kill(pid, signal.SIGCONT)
         while agent not in _ready(poll, _WAKE_AGAIN):
             os.kill(pid, signal.SIGCONT)
+    os.dup2(null, link)
     _, status = os.waitpid(pid, 0)
     sweep()
     return os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)

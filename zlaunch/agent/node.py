@@ -74,6 +74,7 @@ class Agent:
         self._files = Files()
         self._silence: Timer | None = None
         self._kill_timer: Timer | None = None
+        self._killing = False
         self._paused = False
         self._launcher_gone = False
         self._started = False
@@ -224,7 +225,7 @@ class Agent:
                     self._send(Exited(worker.rank, worker.exit, time.time()))
                     self._close_if_over(worker)
                     if worker.rank in self._workers:
-                        self._loop.after(_LINGER, partial(self._end_group, worker))
+                        self._loop.after(self._linger, partial(self._end_group, worker))
         reap_orphans({worker.process.pid for worker in self._workers.values()})
 
     def _close_if_over(self, worker: _Worker) -> None:
@@ -242,7 +243,12 @@ class Agent:
                 self._leave_if_done()
         else:
             # Whoever still holds the pipe has left the group; what is written by now counts.
-            self._loop.after(_LINGER, partial(self._close_pipe, worker))
+            self._loop.after(self._linger, partial(self._close_pipe, worker))
+
+    @property
+    def _linger(self) -> float:
+        """Seconds for what outlives a main process; none once the grace is over."""
+        return 0.0 if self._killing else _LINGER
 
     def _stop(self, grace: float) -> None:
         for worker in self._workers.values():
@@ -254,6 +260,7 @@ class Agent:
         self._kill_timer = self._loop.after(grace, self._kill)
 
     def _kill(self) -> None:
+        self._killing = True
         for worker in self._workers.values():
             if not worker.group_ended:
                 worker.process.kill_group()
