@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable
+
+_OTHERS = 1.0  # seconds for other agents to take away theirs
 
 
 class Files:
@@ -17,6 +20,7 @@ class Files:
     def __init__(self) -> None:
         self._files: list[str] = []
         self._directories: list[str] = []
+        self._wanted: list[str] = []
 
     def write(self, files: Iterable[tuple[str, str]]) -> None:
         """Write each (path, text) that is not there yet.
@@ -24,6 +28,7 @@ class Files:
         A path that ends in a slash is a directory. Raises OSError.
         """
         for path, text in files:
+            self._wanted.append(path)
             self._make_directories(os.path.dirname(path))
             if path.endswith("/") or os.path.exists(path):
                 continue
@@ -42,10 +47,31 @@ class Files:
                 self._directories.append(path)
 
     def remove(self) -> None:
-        """Take away what was written; a directory that is no longer empty stays."""
+        """Take away what was written; a directory in which something else lies stays."""
         for path in self._files:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+        deadline = time.monotonic() + _OTHERS
         for path in reversed(self._directories):
-            with contextlib.suppress(OSError):
-                os.rmdir(path)
+            while not _removed(path) and self._is_left_to_others(path):
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.01)  # nothing else is left to do here
+
+    def _is_left_to_others(self, path: str) -> bool:
+        """Whether all that lies there is of the run: another agent is taking it away just now."""
+        try:
+            lie_there = [entry.path for entry in os.scandir(path)]
+        except OSError:
+            return False
+        return all(any(wanted.startswith(one) for wanted in self._wanted) for one in lie_there)
+
+
+def _removed(path: str) -> bool:
+    try:
+        os.rmdir(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
