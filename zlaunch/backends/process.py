@@ -63,7 +63,11 @@ class ProcessLink:
         self.hang_up()
         if not self._ends_within(timeout):
             self._process.kill()
-        return self._describe(self._process.wait())
+        code = self._process.wait()
+        for stream in (self._process.stdout, self._process.stderr):
+            assert stream
+            stream.close()
+        return self._describe(code)
 
     @staticmethod
     def _describe(code: int) -> str:
