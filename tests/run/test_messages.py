@@ -13,10 +13,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zlaunch.run.messages import (
+    Asked,
     Closed,
     Decoder,
     Exit,
     Exited,
+    Farewell,
     FindRoute,
     Message,
     Output,
@@ -97,6 +99,8 @@ SENT: list[Message] = [
     Output(3, b""),
     Exited(3, Exit(signal=9), 1.5),
     Closed(3),
+    Asked(1, 15),
+    Farewell(143, "run r was stopped by SIGTERM"),
 ]
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from zlaunch.backends.base import Backend
 from zlaunch.launcher.agents import Agents, Patience
 from zlaunch.launcher.output import Output
-from zlaunch.launcher.report import describe_ranks
+from zlaunch.launcher.report import describe_ranks, farewell
 from zlaunch.run import lifecycle
 from zlaunch.run.lifecycle import (
     Action,
@@ -27,8 +27,10 @@ from zlaunch.run.lifecycle import (
     StopWorkers,
 )
 from zlaunch.run.messages import (
+    Asked,
     Closed,
     Exited,
+    Farewell,
     FindRoute,
     Message,
     Ping,
@@ -87,11 +89,18 @@ class Launcher:
         try:
             self._agents.reach(self._plan.topology.nodes)
             self._loop.run()
+            self._say_farewell()
         finally:
             self._console.when_room(lambda: None)
             self._agents.close()
         assert self._outcome is not None
         return self._outcome
+
+    def _say_farewell(self) -> None:
+        """Tell the agents, some of which somebody started on their own node, how it ended."""
+        assert self._outcome is not None
+        words = farewell(self._plan.run_id, self._outcome)
+        self._agents.order(Farewell(self._outcome.exit_code, words))
 
     def _install_handlers(self) -> None:
         """Before the first start, so that no signal finds ranks without somebody to stop them.
@@ -112,7 +121,9 @@ class Launcher:
                 written.setdefault(message.rank, []).append(message.data)
             elif isinstance(message, Routed):
                 self._routed(message)
-            elif not isinstance(message, (Start, Stop, Signal, FindRoute, Ping)):
+            elif isinstance(message, Asked):
+                self._asked(message)
+            elif not isinstance(message, (Start, Stop, Signal, FindRoute, Ping, Farewell)):
                 self._take_output(written)
                 self._note(message)
                 self._happen(message)
@@ -133,7 +144,7 @@ class Launcher:
             self.pids[event.rank] = event.pid
         elif isinstance(event, Closed):
             self._output.end(event.rank)
-        if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted)):
+        if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted, Asked)):
             fields = {"event": type(event).__name__, "at": time.time(), **vars(event)}
             if isinstance(event, Exited):
                 fields["exit"] = vars(event.exit)
@@ -154,6 +165,14 @@ class Launcher:
             self._console.say(f"{name}: stopping {left}; again to kill at once")
         elif self._state.phase is lifecycle.Phase.KILLING and self._state.phase is not before:
             self._console.say(f"{name}: killing {left}")
+
+    def _asked(self, event: Asked) -> None:
+        self._note(event)
+        before, left = self._state.phase, describe_ranks(self._state.open)
+        self._happen(event)
+        if self._state.phase is not before:
+            name = signal.Signals(event.signum).name
+            self._console.say(f"node {event.node_rank} got {name}: stopping {left}")
 
     def _happen(self, event: Happening) -> None:
         self._state, actions = lifecycle.step(self._state, event, time.monotonic())

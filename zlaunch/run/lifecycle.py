@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused
+from zlaunch.run.messages import Asked, Closed, Event, Exited, Ready, Refused
 from zlaunch.run.outcome import Outcome
 
 # The agent itself kills at the end of the grace; the launcher waits this much longer for
@@ -153,8 +153,8 @@ def step(state: RunState, event: Happening, now: float) -> Step:
         return _finish_if_over(replace(state, open=state.open - {event.rank}))
     if isinstance(event, AgentLost):
         return _agent_lost(state, event, now)
-    if isinstance(event, Interrupted):
-        return _interrupted(state, event, now)
+    if isinstance(event, (Interrupted, Asked)):
+        return _told_to_stop(state, event, now)
     if isinstance(event, DeadlinePassed):
         return _deadline_passed(state, now)
     return state, ()
@@ -207,6 +207,16 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
     return _stop(state, event.reason, now)
 
 
+def _told_to_stop(state: RunState, event: Interrupted | Asked, now: float) -> Step:
+    if isinstance(event, Interrupted):
+        return _interrupted(state, event, now)
+    # A stop signal on a node stops the run. A scheduler may send it to many nodes at once.
+    if state.phase not in (Phase.STARTING, Phase.RUNNING):
+        return state, ()
+    state = replace(state, stopped_by=event.signum)
+    return _stop(state, f"node {event.node_rank} was told to stop", now)
+
+
 def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
     before = state.signalled_at
     if before is not None and now - before < _SECOND_SIGNAL_APART:
@@ -217,6 +227,8 @@ def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
         return _stop(state, "interrupted", now)
     if state.phase is Phase.KILLING:
         return state, ()
+    if before is None and state.stopped_by is not None:
+        return state, ()  # a node was told first; this is the same wish, not a second one
     # Whoever presses Ctrl-C while ranks are being stopped wants the end now.
     state = replace(state, stopped_by=state.stopped_by or event.signum)
     return _kill(state, "asked again", now)

@@ -111,6 +111,14 @@ class Closed:
     rank: int
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A signal told the agent to stop: whoever sent it on that node means the run."""
+
+    node_rank: int
+    signum: int
+
+
 # Orders: from the launcher to an agent.
 
 
@@ -153,8 +161,16 @@ class Ping:
     within: float
 
 
-Event = Union[Ready, Pong, Routed, Started, Refused, Output, Exited, Closed]
-Order = Union[Start, Stop, Signal, FindRoute, Ping]
+@dataclass(frozen=True)
+class Farewell:
+    """The run is over: its exit code, and how it went in one line. The link closes next."""
+
+    exit_code: int
+    words: str
+
+
+Event = Union[Ready, Pong, Routed, Started, Refused, Output, Exited, Closed, Asked]
+Order = Union[Start, Stop, Signal, FindRoute, Ping, Farewell]
 Message = Union[Event, Order]
 
 
@@ -212,7 +228,10 @@ def _decode(kind: int, body: bytes) -> Message:
 
 _PLAIN = {
     kind.__name__: kind
-    for kind in (Ready, Pong, Routed, Started, Refused, Closed, Stop, Signal, FindRoute, Ping)
+    for kind in (
+        *(Ready, Pong, Routed, Started, Refused, Closed, Asked),
+        *(Stop, Signal, FindRoute, Ping, Farewell),
+    )
 }
 
 
