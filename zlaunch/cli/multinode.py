@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Annotated, Any
 
 import typer
 
 from zlaunch.cli.request import HostKeys, ManyHosts, SshChoice
-from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
+from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, with_options_of_run
 from zlaunch.cli.start import dry_run, start
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -71,17 +70,5 @@ def multinode(
     raise typer.Exit(start(request))
 
 
-def _with_options_of_run() -> None:
-    """Give `multinode` every option that `run` has beside its own, in one signature."""
-    own = inspect.signature(multinode, eval_str=True).parameters
-    shared = inspect.signature(run, eval_str=True).parameters
-    kept = [p for name, p in shared.items() if name not in own and name != "gpus"]
-    mine = [p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    script, args, *rest = kept
-    parameters = [script, args, *mine, *rest]
-    multinode.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    multinode.__annotations__ = {p.name: p.annotation for p in parameters}
-
-
-_with_options_of_run()
+with_options_of_run(multinode, without=("gpus",))
 app.command(context_settings=SCRIPT_FOLLOWS)(multinode)

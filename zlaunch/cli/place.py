@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zlaunch.backends.base import Backend
 from zlaunch.backends.local import LocalBackend
@@ -12,6 +12,7 @@ from zlaunch.launcher.agents import Patience
 from zlaunch.spec.devices import choose_slots, visible_slots
 from zlaunch.spec.environment import DeviceKind, Rendezvous
 from zlaunch.spec.hostfile import Host
+from zlaunch.spec.plan import Command
 from zlaunch.spec.slots import Slot
 from zlaunch.system.cores import usable_cores
 from zlaunch.system.gpus import discover
@@ -35,7 +36,9 @@ class Place:
     """The hosts of a run in rank order.
 
     `env` is what their workers inherit from the launcher; `cores` is known of this machine
-    only. A `remote` place is not this machine alone.
+    only. A `remote` place is not this machine alone. Where nodes were started by themselves,
+    `commands` and `on_node` hold their own command lines and what the plan has to know of
+    their own environments, by node rank.
     """
 
     hosts: tuple[Host, ...]
@@ -46,6 +49,8 @@ class Place:
     env: Mapping[str, str]
     cores: Mapping[int, int]
     remote: bool = False
+    commands: Mapping[int, Command] = field(default_factory=dict)
+    on_node: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 def this_machine(request: Request, env: Mapping[str, str], port: int) -> Place:
