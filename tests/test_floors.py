@@ -192,7 +192,7 @@ def closure(start: str) -> dict[str, ast.Module]:
     return trees
 
 
-AGENT = closure("zlaunch.agent.node")
+AGENT = {**closure("zlaunch.agent.node"), **closure("zlaunch.agent.join")}
 
 
 def too_new(tree: ast.Module) -> Iterator[str]:

@@ -26,7 +26,7 @@ from zlaunch.run.handshake import (
     WrongTokenError,
 )
 from zlaunch.run.messages import Farewell
-from zlaunch.system.connection import keep_alive
+from zlaunch.system.connection import end_watch, keep_watch
 
 _ATTEMPT = 5.0  # seconds for one try to connect and be answered
 _PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, 1.0)  # seconds between tries; the last goes on
@@ -67,6 +67,7 @@ class Member:
             if refused is not None:
                 return refused
             sock.settimeout(None)
+            end_watch(sock)
             agent = Agent(self._hello.node_rank, sock.fileno(), sock.fileno())
             agent.run()
         finally:
@@ -105,7 +106,7 @@ class Member:
     def _try(self, deadline: float) -> tuple[socket.socket, Joiner]:
         sock = self._connect(deadline)
         try:
-            keep_alive(sock, self._heartbeat)
+            keep_watch(sock, self._heartbeat)
             return sock, self._shake_hands(sock)
         except OSError as error:
             sock.close()
@@ -178,9 +179,10 @@ class Member:
         """Wait for the word to begin; return the other one, where node 0 gives up."""
         try:
             answer = self._answer(sock, joiner, time.monotonic() + timeout + _SLACK)
-        except TimeoutError as error:
-            raise BackendError(f"{self._node_0} did not begin within {timeout:g} s") from error
         except (OSError, _NotYetError) as error:
+            if isinstance(error, TimeoutError) and error.errno is None:  # ours, not the kernel's
+                words = f"{self._node_0} did not begin within {timeout:g} s (--join-timeout)"
+                raise BackendError(words) from error
             raise self._gone() from error
         return None if answer.kind == "begin" else Farewell(answer.exit_code, answer.words)
 

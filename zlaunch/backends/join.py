@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from zlaunch.backends.lobby import Caller
 from zlaunch.run.handshake import Answer
+from zlaunch.system.connection import end_watch
 
 _CHUNK = 256 << 10  # bytes thrown away at once
 
@@ -23,6 +24,8 @@ class SocketLink:
     def __init__(self, caller: Caller) -> None:
         self._sock: socket.socket = caller.sock
         self._hello = caller.hello
+        with suppress(OSError):  # gone meanwhile; reading from it will tell
+            end_watch(self._sock)
         self.greeting = caller.door.answer(Answer("begin"))
         self.incoming = self.outgoing = self._sock.fileno()
         # Nothing is ever said beside the socket: an end of file from the start.

@@ -8,10 +8,9 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 from zlaunch import __version__
@@ -27,7 +26,7 @@ from zlaunch.run.handshake import (
     other_protocol,
 )
 from zlaunch.spec.joining import describe_nodes
-from zlaunch.system.connection import keep_alive, plain_address
+from zlaunch.system.connection import keep_watch, plain_address
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
 
 _CHUNK = 64 << 10  # bytes read at once
@@ -47,7 +46,6 @@ class Caller:
     door: Doorkeeper
     address: str
     limit: Timer | None = None
-    since: float = field(default_factory=time.monotonic)
 
     @property
     def hello(self) -> Hello:
@@ -104,6 +102,7 @@ class Lobby:
             self._loop.run()
         for caller in list(self._callers):
             self._drop(caller)
+        self._listener.close()  # who comes later is refused by the system
 
     def dismiss(self, words: str, exit_code: int) -> None:
         """Send all who have joined away again."""
@@ -150,7 +149,7 @@ class Lobby:
                 return
             sock.setblocking(False)
             with suppress(OSError):  # it is gone again
-                keep_alive(sock, self._heartbeat)
+                keep_watch(sock, self._heartbeat)
             door = Doorkeeper(self._token, __version__, os.urandom(NONCE))
             caller = Caller(sock, door, plain_address(address[0]))
             caller.limit = self._loop.after(_HANDSHAKE, partial(self._too_slow, caller))
@@ -246,6 +245,8 @@ class Lobby:
 
     def _leave(self, caller: Caller) -> None:
         """A node that waits has nothing to say: whatever is read here is its end."""
+        if not self._missing():
+            return  # all are there and the loop is about to end; the launcher will see it
         self._loop.unwatch(caller.sock.fileno(), READ)
         caller.sock.close()
         del self.joined[caller.hello.node_rank]

@@ -6,6 +6,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from zlaunch.backends.base import Backend
@@ -36,14 +37,14 @@ def say(text: str, *, unless: bool = False) -> None:
         print(f"zlaunch: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
 
-def own_hello(request: Request, join: Join, env: Mapping[str, str]) -> Hello:
+def own_hello(request: Request, join: Join, env: Mapping[str, str], *, notes: bool = True) -> Hello:
     """Return what this node says of itself.
 
     Raises InputError for what cannot be done here as asked.
     """
     facts = read_facts(request)
     devices = choose_devices(request, env)
-    if devices.note is not None and join.member.node_rank:  # node 0 has a console for it
+    if devices.note is not None and notes:
         say(devices.note)
     return Hello(
         node_rank=join.member.node_rank,
@@ -62,12 +63,13 @@ def own_hello(request: Request, join: Join, env: Mapping[str, str]) -> Hello:
 
 def supposed_place(request: Request, join: Join, env: Mapping[str, str]) -> Place:
     """Return the place as it would be if all nodes were like this one; nobody is asked."""
-    mine = own_hello(request, join, env)
+    mine = own_hello(request, join, env, notes=False)
     hosts = [
         Host(mine.host if rank == mine.node_rank else f"(node {rank})", mine.slots)
         for rank in range(mine.nnodes)
     ]
-    return _place(request, join, [mine] * mine.nnodes, hosts, "", LocalBackend())
+    place = _place(request, join, [mine] * mine.nnodes, hosts, "", LocalBackend())
+    return replace(place, env=env)  # for the secrets in it, which are not shown in arguments
 
 
 @contextmanager

@@ -80,7 +80,7 @@ def farewell(run_id: str, outcome: Outcome) -> str:
     first, words = outcome.first_failure, f"run {run_id} {_ending(outcome)}"
     if first is not None:
         return f"{words}: rank {first.rank} failed first, {describe_exit(first.exit)}"
-    return f"{words}: {outcome.trouble}" if outcome.trouble else words
+    return f"{words}: {outcome.trouble.splitlines()[0]}" if outcome.trouble else words
 
 
 def _ending(outcome: Outcome) -> str:

@@ -1,4 +1,4 @@
-"""TCP connections between nodes: kept alive, and their addresses as they are written.
+"""TCP connections between nodes: watched by the kernel, and their addresses as they are written.
 
 Standard library and Python 3.9, as the agent's side uses it.
 """
@@ -8,23 +8,36 @@ from __future__ import annotations
 import socket
 
 _PROBES = 3  # in one heartbeat
+# Not every system lets each of these be said.
+_IDLE, _BETWEEN, _COUNT, _UNANSWERED = (
+    getattr(socket, name, None)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+)
 
 
-def keep_alive(sock: socket.socket, heartbeat: float) -> None:
+def keep_watch(sock: socket.socket, heartbeat: float) -> None:
     """Have the kernel notice within about `heartbeat` seconds that the other host is gone.
 
-    And send small pieces at once.
+    For a connection on which nothing is said for long. And send small pieces at once.
     """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     seconds = max(1, round(heartbeat / _PROBES))
-    for name, value in (
-        ("TCP_KEEPIDLE", seconds),
-        ("TCP_KEEPINTVL", seconds),
-        ("TCP_KEEPCNT", _PROBES - 1),
-    ):
-        if hasattr(socket, name):  # not every system lets this be said
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    _set(sock, _IDLE, seconds)
+    _set(sock, _BETWEEN, seconds)
+    _set(sock, _COUNT, _PROBES - 1)
+    _set(sock, _UNANSWERED, round(heartbeat * 1000))
+
+
+def end_watch(sock: socket.socket) -> None:
+    """Leave it to pings: to the kernel, a reader that pauses looks like a host that is gone."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
+    _set(sock, _UNANSWERED, 0)
+
+
+def _set(sock: socket.socket, option: int | None, value: int) -> None:
+    if option is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def plain_address(address: str) -> str:
