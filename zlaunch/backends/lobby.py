@@ -31,7 +31,7 @@ from zlaunch.system.loop import READ, Loop, Timer, read_chunk
 
 _CHUNK = 64 << 10  # bytes read at once
 _HANDSHAKE = 5.0  # seconds for a caller to prove himself and say his hello
-_CALLERS = 128  # at once; one more, and the oldest that has not proved himself has to go
+_CALLERS = 128  # at once, or two a node; one more, and the oldest who proved nothing has to go
 _STRANGERS = 8  # addresses of which it is said that they are none of us
 _TELL_AFTER, _TELL_EVERY = 2.0, 10.0  # seconds: who is missing
 
@@ -155,7 +155,7 @@ class Lobby:
             caller.limit = self._loop.after(_HANDSHAKE, partial(self._too_slow, caller))
             self._callers.append(caller)
             self._loop.watch(sock.fileno(), READ, partial(self._read, caller))
-            if len(self._callers) > _CALLERS:
+            if len(self._callers) > max(_CALLERS, 2 * self._mine.nnodes):
                 self._drop(self._oldest())
 
     def _make_room(self, error: OSError) -> None:
