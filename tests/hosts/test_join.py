@@ -19,6 +19,12 @@ names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "NODE_RANK", "MASTER_ADDR", "OWN", 
          "ROLE_NAME")
 print(json.dumps([sys.argv[1:], *(os.environ.get(name) for name in names)]))
 """
+NOHUP = """
+import signal
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from zlaunch.cli.main import main
+main()
+"""
 OBEDIENT = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -90,6 +96,28 @@ def test_a_failure_on_one_node_ends_all(nodes: Nodes, rank: int) -> None:
     assert (here.code, there.code) == (7, 7)
     assert f"rank {rank} on h{rank}" in here.err
     assert f"failed (exit code 7): rank {rank} failed first" in there.err
+
+
+def test_all_that_is_written_arrives(nodes: Nodes) -> None:
+    code = "import os\nfor i in range(20000): print(os.environ['RANK'], i, 'x' * 60)\n"
+    here, there = nodes.run(*(nodes.start(rank, code=code) for rank in (0, 1)))
+    assert (here.code, there.code) == (0, 0)
+    (logs,) = (nodes.home / "runs").glob("*/logs")
+    for rank in range(2):
+        expected = "".join(f"{rank} {i} {'x' * 60}\n" for i in range(20000))
+        assert (logs / f"rank-{rank}.log").read_text() == expected
+
+
+def test_a_hang_up_that_is_ignored_stays_so(nodes: Nodes) -> None:
+    """As under nohup, on whichever node."""
+    for rank in (0, 1):
+        nodes.start(rank, code=SLEEP, program=("-c", NOHUP))
+    nodes.nodes[0].until("h1:1 | up")
+    nodes.nodes[1].send(signal.SIGHUP)
+    time.sleep(0.3)
+    assert [node.process.poll() for node in nodes.nodes] == [None, None]
+    nodes.nodes[1].send(signal.SIGINT)
+    assert [done.code for done in nodes.run(*nodes.nodes)] == [130, 130]
 
 
 def test_node_0_may_come_last(nodes: Nodes) -> None:

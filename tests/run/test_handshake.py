@@ -233,6 +233,7 @@ def test_another_protocol_is_named_on_both_sides() -> None:
         {"node_rank": "1"},
         {"nnodes": True},
         {"host": 1},
+        {"host": "h1\x1b[2J"},
         {"device": "tpu"},
         {"bf16": 1},
         {"prefix": ()},

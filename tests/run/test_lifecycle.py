@@ -189,6 +189,11 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
         [GRACE, 0.0],
         143,
     ),
+    "a node is told twice": (
+        [Asked(1, 2), (0.1, Asked(1, 2)), Asked(1, 2), *map(killed, range(4)), *closed(*range(4))],
+        [GRACE, 0.0],
+        130,
+    ),
     "we are told, and then the nodes": ([TERM, Asked(0, 15), *closed(*range(4))], [GRACE], 143),
     "a node is told after a failure": (
         [end(2, 7), Asked(0, 15), *closed(*range(4))],

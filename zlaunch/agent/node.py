@@ -87,8 +87,7 @@ class Agent:
     def run(self) -> None:
         """Serve until the link is closed and no worker is left."""
         adopt_orphans()
-        stop_signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-        self._loop.on_signal(stop_signals, self._asked)
+        self._loop.on_stop_signals(self._asked)
         self._loop.on_signal([signal.SIGCHLD], lambda _: self._reap())
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)

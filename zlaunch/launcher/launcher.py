@@ -50,7 +50,6 @@ from zlaunch.spec.plan import Plan
 from zlaunch.system.console import Console
 from zlaunch.system.loop import Loop, Timer
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 _LOOPBACK = "127.0.0.1"
 
@@ -103,12 +102,8 @@ class Launcher:
         self._agents.order(Farewell(self._outcome.exit_code, words))
 
     def _install_handlers(self) -> None:
-        """Before the first start, so that no signal finds ranks without somebody to stop them.
-
-        A signal that is ignored already stays so: `nohup zlaunch` lives on after a hang-up.
-        """
-        stops = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
-        self._loop.on_signal(stops, self._interrupted)
+        """Before the first start, so that no signal finds ranks without somebody to stop them."""
+        self._loop.on_stop_signals(self._interrupted)
         self._loop.on_signal(FORWARDED_SIGNALS, lambda signum: self._agents.order(Signal(signum)))
 
     # Messages
@@ -172,7 +167,8 @@ class Launcher:
         self._happen(event)
         if self._state.phase is not before:
             name = signal.Signals(event.signum).name
-            self._console.say(f"node {event.node_rank} got {name}: stopping {left}")
+            doing = "killing" if self._state.phase is lifecycle.Phase.KILLING else "stopping"
+            self._console.say(f"node {event.node_rank} got {name}: {doing} {left}")
 
     def _happen(self, event: Happening) -> None:
         self._state, actions = lifecycle.step(self._state, event, time.monotonic())

@@ -267,4 +267,5 @@ def _well_formed(hello: Hello) -> bool:
         and isinstance(hello.bf16, bool)
         and hello.device in ("cuda", "cpu")
         and bool(hello.slots and hello.prefix)
+        and hello.host.isprintable()
     )

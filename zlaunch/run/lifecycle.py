@@ -108,7 +108,8 @@ class RunState:
     """All that the rules look at.
 
     `nodes` maps a node rank to its ranks; `waiting` holds nodes whose agent is not ready;
-    `open` holds ranks that are not closed yet. `grace` is in seconds.
+    `open` holds ranks that are not closed yet. `grace` is in seconds. `signalled_at` and `asked`,
+    by node rank, are when we or a node's agent last got a stop signal.
     """
 
     nodes: Mapping[int, frozenset[int]]
@@ -120,6 +121,7 @@ class RunState:
     first_failure: Exited | None = None
     stopped_by: int | None = None
     signalled_at: float | None = None
+    asked: Mapping[int, float] = field(default_factory=dict)
     trouble: str | None = None
 
     @classmethod
@@ -210,11 +212,17 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
 def _told_to_stop(state: RunState, event: Interrupted | Asked, now: float) -> Step:
     if isinstance(event, Interrupted):
         return _interrupted(state, event, now)
-    # A stop signal on a node stops the run. A scheduler may send it to many nodes at once.
-    if state.phase not in (Phase.STARTING, Phase.RUNNING):
+    # A scheduler may send its signal to many nodes; a second one to the same node is a person's.
+    before = state.asked.get(event.node_rank)
+    if before is not None and now - before < _SECOND_SIGNAL_APART:
         return state, ()
-    state = replace(state, stopped_by=event.signum)
-    return _stop(state, f"node {event.node_rank} was told to stop", now)
+    state = replace(state, asked={**state.asked, event.node_rank: now})
+    if state.phase in (Phase.STARTING, Phase.RUNNING):
+        state = replace(state, stopped_by=event.signum)
+        return _stop(state, f"node {event.node_rank} was told to stop", now)
+    if before is None or state.phase is Phase.KILLING:
+        return state, ()
+    return _kill(state, "asked again", now)
 
 
 def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:

@@ -110,6 +110,15 @@ class Loop:
             self._on_signal[signum] = callback
             signal.signal(signum, self._note_signal)
 
+    def on_stop_signals(self, callback: Callable[[int], None]) -> None:
+        """Call back with each signal that asks a process to end.
+
+        One that is ignored already stays so: `nohup zlaunch` lives on after a hang-up.
+        """
+        stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+        heard = [signum for signum in stops if signal.getsignal(signum) is not signal.SIG_IGN]
+        self.on_signal(heard, callback)
+
     def _note_signal(self, signum: int, _frame: object) -> None:
         # The descriptor only wakes the loop: it may be full, and then forgets which signal.
         self._arrived.add(signum)
