@@ -23,6 +23,7 @@ FLOORS = (  # from the top
     "errors",
 )
 ASIDE = {"", "__main__"}  # zlaunch/__init__.py and __main__.py
+SENT = "workers"  # programs that ranks run: no floor, since nothing imports them
 PURE = {"insight", "dsconfig", "run", "spec"}
 # What a pure floor may import beside zlaunch: nothing here touches files, clocks or the world.
 PURE_MAY = {
@@ -99,6 +100,9 @@ def faults(module: str, source: str) -> list[str]:
     found = []
     if set(module.split(".")) & NO_NAME_FOR_A_MODULE:
         found.append("is named after nothing")
+    found += [f"imports {name}, which is sent" for name in imported if floor_of(name) == SENT]
+    if floor == SENT:
+        return found + [f"imports {root}" for root in roots - {*sys.stdlib_module_names, "torch"}]
     if floor not in ASIDE:
         if floor not in FLOORS:
             return [f"is on no floor: {floor}"]
@@ -135,7 +139,7 @@ def test_keeps_to_its_floor(module: str) -> None:
 
 
 def test_every_floor_is_there_and_none_is_unknown() -> None:
-    assert {floor_of(module) for module in SOURCES} == {*FLOORS, *ASIDE}
+    assert {floor_of(module) for module in SOURCES} == {*FLOORS, *ASIDE, SENT}
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,8 @@ def test_every_floor_is_there_and_none_is_unknown() -> None:
         ("zlaunch.errors", "import zlaunch.spec.slots", "imports upward"),
         ("zlaunch.agent.x", "import_module('zlaunch.cli.run')", "imports upward"),
         ("zlaunch.helm.x", "", "is on no floor: helm"),
+        ("zlaunch.workers.x", "import zlaunch.errors", "imports zlaunch"),
+        ("zlaunch.cli.x", "import zlaunch.workers.all_reduce", "which is sent"),
         ("zlaunch.run.utils", "", "is named after nothing"),
         ("zlaunch.spec.common.x", "", "is named after nothing"),
         ("zlaunch.spec.x", "import os.path", "imports os"),
@@ -243,6 +249,15 @@ def test_travels_to_the_agent(module: str) -> None:
     assert list(too_new(tree)) == []
     future = "from __future__ import annotations"
     assert future in SOURCES[module] or len(tree.body) == 1  # a docstring only
+
+
+OLD = [module for module in SOURCES if floor_of(module) == SENT]
+OLD += closure("zlaunch.system.gpu_links")  # asked for by an agent, with what it finds there
+
+
+@pytest.mark.parametrize("module", sorted(OLD))
+def test_what_is_sent_runs_on_an_old_python(module: str) -> None:
+    assert list(too_new(ast.parse(SOURCES[module], feature_version=(3, 9)))) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from zlaunch.run.messages import Decoder, Ready
+from zlaunch.run.messages import Ready
+from zlaunch.run.wire import Decoder
 
 ROOT = str(Path(__file__).parents[1])
 HEAVY = {"torch", "deepspeed", "paramiko", "rich", "pydantic"}

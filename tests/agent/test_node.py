@@ -17,7 +17,6 @@ import pytest
 from zlaunch.backends.local import LocalBackend
 from zlaunch.run.messages import (
     Closed,
-    Decoder,
     Exit,
     Exited,
     Message,
@@ -29,8 +28,8 @@ from zlaunch.run.messages import (
     Start,
     Started,
     Stop,
-    encode,
 )
+from zlaunch.run.wire import Decoder, encode
 from zlaunch.spec.worker import NodePlan, WorkerSpec
 
 Told = TypeVar("Told", Started, Refused, Output, Exited, Closed)

@@ -20,6 +20,7 @@ from namespaces import BOUND
 from sshd import make_key
 
 from zlaunch.backends.openssh import SshOptions
+from zlaunch.backends.remote import Entrance
 from zlaunch.backends.ssh import SshBackend, SshLink
 from zlaunch.spec.hostfile import Host
 
@@ -138,8 +139,8 @@ def test_a_key_of_the_agent(lab2: Lab, tmp_path: Path, only: str) -> None:
 
 def opened(lab: Lab, names: list[str], timeout: float = 5.0) -> tuple[SshBackend, list[SshLink]]:
     hosts = {rank: Host(name, (0,), line=1) for rank, name in enumerate(names)}
-    interpreters = dict.fromkeys(hosts, (sys.executable,))
-    backend = SshBackend(hosts, interpreters, SshOptions(connect_timeout=timeout), lab.client.home)
+    entrances = dict.fromkeys(hosts, Entrance((sys.executable,)))
+    backend = SshBackend(hosts, entrances, SshOptions(connect_timeout=timeout), lab.client.home)
     begun = time.monotonic()
     links = [backend.open(rank, host.name) for rank, host in hosts.items()]
     assert time.monotonic() - begun < 0.5

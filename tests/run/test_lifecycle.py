@@ -12,24 +12,25 @@ from hypothesis import strategies as st
 from zlaunch.run.lifecycle import (
     Action,
     AgentLost,
+    CheckNodes,
     DeadlinePassed,
-    FindRendezvous,
     Finish,
     Happening,
     Interrupted,
+    NodesFit,
+    NodesUnfit,
     Phase,
-    RendezvousFound,
     RunState,
     SetDeadline,
     StartWorkers,
     StopWorkers,
     step,
 )
-from zlaunch.run.messages import Asked, Closed, Exit, Exited, Output, Ready, Refused, Started
+from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, Started, Told
 
 NODES = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
 GRACE = 30.0
-READY = [Ready(0, 100, 29500), Ready(1, 200, 29501), RendezvousFound("10.0.0.1")]
+READY = [Ready(0, 100, 29500), Ready(1, 200, 29501), NodesFit("10.0.0.1", 29500)]
 INT, TERM, HUP = (Interrupted(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 NODE0_LOST, NODE1_LOST = AgentLost(0, "node 0 gone"), AgentLost(1, "node 1 gone")
 LATER = DeadlinePassed()
@@ -175,28 +176,28 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
         130,
     ),
     "a node is told to stop, and all end well": (
-        [Asked(1, 15), *map(end, range(4)), *closed(0, 1, 2, 3)],
+        [Told(1, 15), *map(end, range(4)), *closed(0, 1, 2, 3)],
         [GRACE],
         143,
     ),
     "every node is told, and so are we, at their own pace": (
-        [Asked(1, 15), Asked(0, 15), TERM, *(killed(r, 15) for r in range(4)), *closed(*range(4))],
+        [Told(1, 15), Told(0, 15), TERM, *(killed(r, 15) for r in range(4)), *closed(*range(4))],
         [GRACE],
         143,
     ),
     "a node is told, then we, twice": (
-        [Asked(1, 15), INT, INT, *map(killed, range(4)), *closed(0, 1, 2, 3)],
+        [Told(1, 15), INT, INT, *map(killed, range(4)), *closed(0, 1, 2, 3)],
         [GRACE, 0.0],
         143,
     ),
     "a node is told twice": (
-        [Asked(1, 2), (0.1, Asked(1, 2)), Asked(1, 2), *map(killed, range(4)), *closed(*range(4))],
+        [Told(1, 2), (0.1, Told(1, 2)), Told(1, 2), *map(killed, range(4)), *closed(*range(4))],
         [GRACE, 0.0],
         130,
     ),
-    "we are told, and then the nodes": ([TERM, Asked(0, 15), *closed(*range(4))], [GRACE], 143),
+    "we are told, and then the nodes": ([TERM, Told(0, 15), *closed(*range(4))], [GRACE], 143),
     "a node is told after a failure": (
-        [end(2, 7), Asked(0, 15), *closed(*range(4))],
+        [end(2, 7), Told(0, 15), *closed(*range(4))],
         [GRACE],
         7,
     ),
@@ -207,7 +208,7 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
 @pytest.mark.parametrize(("events", "stops", "exit_code"), RUNNING.values(), ids=RUNNING)
 def test_history(events: list[Timed], stops: list[float], exit_code: int) -> None:
     history = History([*READY, *events])
-    assert history.actions[:2] == [FindRendezvous(), StartWorkers("10.0.0.1")]
+    assert history.actions[:2] == [CheckNodes(), StartWorkers("10.0.0.1", 29500)]
     assert history.stops == stops
     assert history.exit_code == exit_code
 
@@ -221,7 +222,7 @@ STARTING: dict[str, tuple[list[Timed], int]] = {
     "agent lost, then INT": ([NODE0_LOST, INT], 130),
     "INT": ([INT], 130),
     "TERM with one ready": ([READY[1], TERM], 143),
-    "a node is told to stop": ([READY[1], Asked(1, 2)], 130),
+    "a node is told to stop": ([READY[1], Told(1, 2)], 130),
 }
 
 
@@ -244,16 +245,31 @@ def test_workers_start_when_all_agents_are_ready() -> None:
     assert history.actions == []
     assert history.is_in(Phase.STARTING)
     history.happen(READY[0])
-    assert history.actions == [FindRendezvous()]
+    assert history.actions == [CheckNodes()]
     assert history.is_in(Phase.STARTING)
-    assert history.happen(READY[2]) == (StartWorkers("10.0.0.1"),)
+    assert history.happen(READY[2]) == (StartWorkers("10.0.0.1", 29500),)
     assert history.is_in(Phase.RUNNING)
+
+
+def test_nodes_that_are_not_fit_end_the_run_as_wrong_input() -> None:
+    history = History([*READY[:2], NodesUnfit("h1: script a.py is missing")])
+    assert [type(action) for action in history.actions] == [CheckNodes, Finish]
+    assert history.exit_code == 2
+    assert history.state.outcome.trouble == "h1: script a.py is missing"
+    assert history.happen(READY[2]) == ()
+
+
+def test_an_agent_lost_while_nodes_are_looked_at() -> None:
+    history = History([*READY[:2], NODE1_LOST])
+    assert [type(action) for action in history.actions] == [CheckNodes, Finish]
+    assert history.exit_code == 125
+    assert history.happen(NodesUnfit("too late")) == ()
 
 
 def test_no_worker_starts_after_a_stop() -> None:
     """The rendezvous may be found when the run has been stopped already."""
     history = History([*READY[:2], INT])
-    assert [type(action) for action in history.actions] == [FindRendezvous, Finish]
+    assert [type(action) for action in history.actions] == [CheckNodes, Finish]
     assert history.happen(READY[2]) == ()
 
 
@@ -303,7 +319,7 @@ anything = st.one_of(
     st.builds(Refused, st.integers(0, 3), st.text(max_size=3)),
     st.builds(Output, st.integers(0, 3), st.binary(max_size=3)),
     st.builds(Started, st.integers(0, 3), st.just(1), st.just(1.0)),
-    st.builds(Asked, st.sampled_from([0, 1]), st.sampled_from([2, 15])),
+    st.builds(Told, st.sampled_from([0, 1]), st.sampled_from([2, 15])),
 )
 
 
@@ -334,9 +350,9 @@ def test_any_history_ends_once_and_never_with_0_when_something_was_amiss(
             assert actions == ()
         else:
             failed = isinstance(event, Exited) and event.exit.status != 0
-            amiss |= failed or isinstance(event, (AgentLost, Asked, Interrupted, Refused))
+            amiss |= failed or isinstance(event, (AgentLost, Told, Interrupted, Refused))
         assert all(a.at > history.now for a in actions if isinstance(a, SetDeadline))
-    assert history.actions.count(StartWorkers("10.0.0.1")) <= 1
+    assert history.actions.count(StartWorkers("10.0.0.1", 29500)) <= 1
     assert sorted(history.stops, reverse=True) == history.stops
     assert len(history.stops) == len(set(history.stops))
     assert (history.exit_code != 0) == amiss

@@ -13,18 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zlaunch.run.messages import (
-    Asked,
     Closed,
-    Decoder,
     Exit,
     Exited,
     Farewell,
     FindRoute,
+    Inspect,
+    Inspected,
+    Listen,
+    Listening,
     Message,
     Output,
     Ping,
     Pong,
-    ProtocolError,
+    Reach,
+    Reached,
     Ready,
     Refused,
     Routed,
@@ -32,8 +35,10 @@ from zlaunch.run.messages import (
     Start,
     Started,
     Stop,
-    encode,
+    Told,
 )
+from zlaunch.run.wire import Decoder, ProtocolError, encode
+from zlaunch.spec.facts import Facts, Gpu, Question
 from zlaunch.spec.worker import NodePlan, WorkerSpec
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -89,7 +94,23 @@ def test_a_stream_may_be_cut_anywhere(sent: list[Message], data: st.DataObject) 
 SENT: list[Message] = [
     Ready(0, 17, 29500),
     Ready(1, 18, 29501, "fd00::1", "10.0.0.9"),
-    Pong(2),
+    Pong(2, 1.5),
+    Inspect(NodePlan(1, {}, ()), Question(script="a b.py", packages=("torch",), nvml="x\n"), 30.0),
+    Inspected(1, Facts()),
+    Inspected(
+        1,
+        Facts(
+            at=2.5,
+            packages={"torch": "2.4.0", "deepspeed": None},
+            gpus=(Gpu(0, "GPU-1", "H200", 1 << 37, 5, ("pid 8 (python)",), ("MIG-1",)),),
+            locks=("/c/lock",),
+            trouble=("é",),
+        ),
+    ),
+    Listen(29500),
+    Listening(0, 29500, "Address already in use"),
+    Reach("fd00::1", 29500, 5.0),
+    Reached(3),
     Routed(0, "10.0.0.1"),
     FindRoute("10.0.0.2"),
     Ping(15.0),
@@ -99,7 +120,7 @@ SENT: list[Message] = [
     Output(3, b""),
     Exited(3, Exit(signal=9), 1.5),
     Closed(3),
-    Asked(1, 15),
+    Told(1, 15),
     Farewell(143, "run r was stopped by SIGTERM"),
 ]
 

@@ -74,9 +74,15 @@ def test_whether_it_reads_the_ds_config(source: str, reads: bool) -> None:
 
 def test_the_source_is_read_as_the_interpreter_reads_it() -> None:
     latin = "# -*- coding: latin-1 -*-\nx = 'é'\nadd('--local_rank')".encode("latin-1")
-    assert read_script(latin, "t.py") == ScriptFacts("plain", "--local_rank")
+    nothing = frozenset[str]()
+    assert read_script(latin, "t.py") == ScriptFacts("plain", "--local_rank", imports=nothing)
     with_mark = b"\xef\xbb\xbffrom accelerate import Accelerator\r\n"
     assert read_script(with_mark, "t.py").target == "accelerate"
+
+
+def test_imports_by_their_top_names_wherever_they_are() -> None:
+    source = b"import os.path, torch.nn as nn\nfrom . import near\ndef f():\n from a.b import c\n"
+    assert read_script(source, "t.py").imports == {"os", "torch", "a"}
 
 
 @pytest.mark.parametrize("source", [b"def f(:", b"x = 'open", b"\xff = 1", b"print 'old'"])

@@ -1,6 +1,7 @@
 """Files that a run needs on its node: written before the start, taken away at the end.
 
-On the launcher's own machine, or where hosts share the directory, they are there already.
+On the launcher's own machine, or where hosts share the directory, they are there already; or
+another host's agent is about to make them too. An agent leaves when no rank runs any more.
 """
 
 from __future__ import annotations
@@ -26,16 +27,19 @@ class Files:
             self._make_directories(os.path.dirname(path))
             if path.endswith("/") or os.path.exists(path):
                 continue
-            fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            self._files.append(path)
+            beside = f"{path}.{os.urandom(8).hex()}"
+            self._files += (beside, path)
+            fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
             with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
+            os.replace(beside, path)  # whole at once, and the same whoever comes last
 
     def _make_directories(self, path: str) -> None:
         if path and not os.path.isdir(path):
             self._make_directories(os.path.dirname(path))
-            os.mkdir(path, 0o700)
-            self._directories.append(path)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path, 0o700)
+                self._directories.append(path)
 
     def remove(self) -> None:
         """Take away what was written; a directory that is no longer empty stays."""

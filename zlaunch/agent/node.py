@@ -14,35 +14,35 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from zlaunch.agent.commands import node_environment, with_interpreter
 from zlaunch.agent.files import Files
+from zlaunch.agent.scout import Scout
 from zlaunch.run.messages import (
-    Asked,
     Closed,
-    Decoder,
     Event,
     Exit,
     Exited,
     Farewell,
     FindRoute,
+    Inspect,
+    Listen,
     Message,
     Output,
     Ping,
     Pong,
-    ProtocolError,
+    Reach,
     Ready,
     Refused,
-    Routed,
     Signal,
     Start,
     Started,
     Stop,
-    encode,
+    Told,
 )
+from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.worker import WorkerSpec
-from zlaunch.system.cores import usable_cores
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
-from zlaunch.system.ports import ReservedPort
-from zlaunch.system.routes import ends_of_ssh, own_address_towards
+from zlaunch.system.routes import ends_of_ssh
 from zlaunch.system.spawn import Process, adopt_orphans, reap_orphans, sweep
 from zlaunch.system.stream import OutStream
 
@@ -75,7 +75,7 @@ class Agent:
         self._out = OutStream(self._loop, link_out, on_drained=self._resume)
         self._workers: dict[int, _Worker] = {}
         self._grace = 0.0
-        self._port = ReservedPort()
+        self._scout = Scout(node_rank, self._loop, self._send)
         self._files = Files()
         self._silence: Timer | None = None
         self._kill_timer: Timer | None = None
@@ -87,11 +87,11 @@ class Agent:
     def run(self) -> None:
         """Serve until the link is closed and no worker is left."""
         adopt_orphans()
-        self._loop.on_stop_signals(self._asked)
+        self._loop.on_stop_signals(self._told)
         self._loop.on_signal([signal.SIGCHLD], lambda _: self._reap())
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)
-        self._send(Ready(self._node_rank, os.getpid(), self._port.port, *ends_of_ssh()))
+        self._send(Ready(self._node_rank, os.getpid(), self._scout.port, *ends_of_ssh()))
         try:
             self._loop.run()
         finally:  # whatever goes wrong here, the workers do not outlive it
@@ -112,11 +112,13 @@ class Agent:
             self._lose_launcher()
             return
         try:
-            for order in list(self._decoder.feed(data)):
-                self._obey(order)
+            orders = list(self._decoder.feed(data))
         except ProtocolError as error:
             print(f"what was read is no order: {error}", file=sys.stderr)  # noqa: T201
             self._lose_launcher()  # whoever speaks there is no launcher
+            return
+        for order in orders:
+            self._obey(order)
 
     def _obey(self, order: Message) -> None:
         if isinstance(order, Start):
@@ -125,8 +127,8 @@ class Agent:
             self._stop(order.grace)
         elif isinstance(order, Signal):
             self._pass_on(order.signum)
-        elif isinstance(order, FindRoute):
-            self._send(Routed(self._node_rank, own_address_towards(order.to) or ""))
+        elif isinstance(order, (FindRoute, Inspect, Listen, Reach)):
+            self._scout.answer(order)
         elif isinstance(order, Ping):
             self._answer(order)
         elif isinstance(order, Farewell):
@@ -134,7 +136,7 @@ class Agent:
 
     def _answer(self, ping: Ping) -> None:
         """Say that we live, and set the time by which the launcher has to say so again."""
-        self._send(Pong(self._node_rank))
+        self._send(Pong(self._node_rank, time.time()))
         if self._silence is not None:
             self._silence.cancel()
         self._silence = self._loop.after(ping.within, self._lose_launcher)
@@ -154,6 +156,7 @@ class Agent:
     def _start(self, order: Start) -> None:
         self._started = True
         self._grace = order.grace
+        self._scout.let_go()
         plan = order.plan
         try:
             self._files.write(plan.files)
@@ -161,12 +164,9 @@ class Agent:
             for spec in plan.workers:
                 self._send(Refused(spec.rank, f"{error.filename}: {error.strerror}"))
             return
-        shared = {**os.environ, **plan.env} if plan.inherit else dict(plan.env)
-        shared.setdefault("OMP_NUM_THREADS", str(max(1, usable_cores() // len(plan.workers))))
-        stand_in = bool(plan.python) and not os.access(plan.python, os.X_OK)
+        shared = node_environment(plan)
         for spec in plan.workers:
-            ours = stand_in and spec.argv[0] == plan.python
-            chosen = replace(spec, argv=(sys.executable, *spec.argv[1:])) if ours else spec
+            chosen = replace(spec, argv=with_interpreter(plan, spec))
             self._start_worker(chosen, {**shared, **spec.env})
 
     def _start_worker(self, spec: WorkerSpec, env: dict[str, str]) -> None:
@@ -253,9 +253,9 @@ class Agent:
             # Whoever still holds the pipe has left the group; what is written by now counts.
             self._loop.after(_LINGER, partial(self._close_pipe, worker))
 
-    def _asked(self, signum: int) -> None:
+    def _told(self, signum: int) -> None:
         """Stop, and have the launcher stop the other nodes too: ranks may end with 0 upon TERM."""
-        self._send(Asked(self._node_rank, signum))
+        self._send(Told(self._node_rank, signum))
         self._stop(self._grace)
 
     def _stop(self, grace: float) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from zlaunch.backends.process import ProcessLink
+from zlaunch.backends.remote import Entrance, explain_failure
 from zlaunch.system.spawn import adopt_orphans, sweep
 
 # The agent uses the standard library only, so `site` and the user's PYTHON* variables stay
@@ -17,15 +18,29 @@ _START = (
 _HERE = str(Path(__file__).parents[2])
 
 
+class EnteredLink(ProcessLink):
+    """A link to an agent that a shell starts."""
+
+    def explain(self, how: str, words: str) -> str:
+        """Name the cause, where it is one that can be told from the words."""
+        return explain_failure(self.host, how, words)
+
+
 class LocalBackend:
     """Reaches agents on this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, entrance: Entrance | None = None) -> None:
+        """With an `entrance` the agent begins as on another host, by way of the login shell."""
+        self._entrance = entrance
         # Should an agent be killed, what its workers started comes to us, and is ended by us.
         adopt_orphans()
 
     def open(self, node_rank: int, host: str) -> ProcessLink:
         """Start an agent here."""
+        if self._entrance is not None:
+            argv = ["/bin/sh", "-c", self._entrance.command]
+            greeting = self._entrance.greeting(node_rank)
+            return EnteredLink(argv, host, greeting=greeting, remote=False)
         argv = [sys.executable, "-I", "-S", "-c", _START, _HERE, str(node_rank)]
         return ProcessLink(argv, host, greeting=b"", remote=False)
 

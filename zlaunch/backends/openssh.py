@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from zlaunch.backends.pack import payload
 from zlaunch.backends.process import ProcessLink
-from zlaunch.backends.remote import agent_command, explain_failure
+from zlaunch.backends.remote import Entrance, explain_failure
 from zlaunch.spec.hostfile import Host
 
 
@@ -33,18 +32,18 @@ class OpensshBackend:
     def __init__(
         self,
         hosts: Mapping[int, Host],
-        interpreters: Mapping[int, tuple[str, ...]],
+        entrances: Mapping[int, Entrance],
         options: SshOptions,
     ) -> None:
-        """`hosts` and `interpreters` (to try, in order) are by node rank."""
+        """`hosts` and `entrances` are by node rank."""
         self._hosts = hosts
-        self._interpreters = interpreters
+        self._entrances = entrances
         self._options = options
 
     def open(self, node_rank: int, host: str) -> SshProcessLink:
         """Start an ssh process."""
-        argv = self.argv(node_rank)
-        return SshProcessLink(argv, host, greeting=payload(node_rank), remote=True)
+        argv, greeting = self.argv(node_rank), self._entrances[node_rank].greeting(node_rank)
+        return SshProcessLink(argv, host, greeting=greeting, remote=True)
 
     def argv(self, node_rank: int) -> list[str]:
         """The ssh command line: never a prompt, keys checked, nothing forwarded."""
@@ -64,7 +63,7 @@ class OpensshBackend:
             argv += ["-p", str(host.port)]
         if host.user is not None:
             argv += ["-l", host.user]
-        return [*argv, "--", host.name, agent_command(self._interpreters[node_rank])]
+        return [*argv, "--", host.name, self._entrances[node_rank].command]
 
     def close(self) -> None:
         """Nothing is left once each ssh has ended."""

@@ -11,8 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from zlaunch.backends.openssh import SshOptions
-from zlaunch.backends.pack import payload
-from zlaunch.backends.remote import agent_command, explain_failure
+from zlaunch.backends.remote import Entrance, explain_failure
 from zlaunch.backends.ssh_connect import Way
 from zlaunch.backends.ssh_login import KeyFiles
 from zlaunch.backends.ssh_types import Channel
@@ -147,13 +146,13 @@ class SshBackend:
     def __init__(
         self,
         hosts: Mapping[int, Host],
-        interpreters: Mapping[int, tuple[str, ...]],
+        entrances: Mapping[int, Entrance],
         options: SshOptions,
         home: Path,
     ) -> None:
-        """`hosts` and `interpreters` (to try, in order) are by node rank."""
+        """`hosts` and `entrances` are by node rank."""
         self._hosts = hosts
-        self._interpreters = interpreters
+        self._entrances = entrances
         self._options = options
         self._home = home
         self._files = KeyFiles()
@@ -162,13 +161,14 @@ class SshBackend:
 
     def open(self, node_rank: int, host: str) -> SshLink:
         """Begin to connect; raises BackendError only where there is no room for it here."""
+        entrance = self._entrances[node_rank]
         accept_new = self._options.host_keys == "accept-new"
         try:
             link = SshLink(
                 self._hosts[node_rank],
-                agent_command(self._interpreters[node_rank]),
+                entrance.command,
                 Way(self._home, self._files, self._slots, accept_new=accept_new),
-                greeting=payload(node_rank),
+                greeting=entrance.greeting(node_rank),
                 connect_timeout=self._options.connect_timeout,
             )
         except (OSError, RuntimeError) as error:  # of descriptors or threads there are no more

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
 from zlaunch.cli.request import Precision, Request
-from zlaunch.cli.target import similar_files
+from zlaunch.cli.user_files import read_file
 from zlaunch.dsconfig.batch import Batch
 from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
@@ -67,7 +66,7 @@ def _is_fp16(config: Mapping[str, Any] | None) -> bool:
 
 
 def _from_file(request: Request, path: str, target: Target, world_size: int) -> DsConfig:
-    base = parse_config(_read(path), path)
+    base = parse_config(read_file(path, f"--ds-config {path}", error=ConfigError), path)
     precisions = load_recipe(DEFAULT_RECIPE, recipe_sources()).precisions
     rendered = _render(request, base, precisions, request.precision, target, world_size, True)
     return DsConfig(path, rendered.config, rendered.batch, request.precision, rendered.notes)
@@ -115,15 +114,3 @@ def _render(
         accumulation=request.accumulate,
         from_file=from_file,
     )
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text("utf-8-sig")
-    except FileNotFoundError as error:
-        hint = similar_files(path)
-        raise ConfigError(f"--ds-config {path} was not found", hint=hint) from error
-    except OSError as error:
-        raise ConfigError(f"--ds-config {path} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"--ds-config {path} is not UTF-8 text") from error

@@ -12,7 +12,8 @@ from typing import Annotated, Any
 import typer
 
 from zlaunch.cli.request import Join, Request, check
-from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, with_options_of_run
+from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
+from zlaunch.cli.signature import borrow
 from zlaunch.cli.start import dry_run, start
 from zlaunch.spec.environment import OWNED
 from zlaunch.spec.joining import Membership, find_membership
@@ -105,5 +106,5 @@ def _take_part(request: Request, joining: Join, env: Mapping[str, str]) -> int:
     return end.exit_code
 
 
-with_options_of_run(join, without=("num_nodes", "hostfile"))
+borrow(join, run, without={"num_nodes", "hostfile"})
 app.command(context_settings=SCRIPT_FOLLOWS)(join)

@@ -9,12 +9,13 @@ from pathlib import Path
 from zlaunch.backends.base import Backend
 from zlaunch.backends.local import LocalBackend
 from zlaunch.backends.openssh import OpensshBackend, SshOptions
+from zlaunch.backends.remote import Entrance
 from zlaunch.backends.several import SeveralBackends
 from zlaunch.backends.ssh import SshBackend
 from zlaunch.cli.place import Devices, Place
 from zlaunch.cli.request import ManyHosts, Request
-from zlaunch.cli.target import similar_files
-from zlaunch.errors import InputError, SelectionError
+from zlaunch.cli.user_files import read_file
+from zlaunch.errors import SelectionError
 from zlaunch.launcher.agents import Patience
 from zlaunch.spec.envfile import parse_deepspeed_env, parse_env_file
 from zlaunch.spec.environment import Rendezvous
@@ -24,6 +25,7 @@ from zlaunch.spec.hostnames import parse_hosts
 from zlaunch.spec.propagation import chosen_environment, parse_env_option
 from zlaunch.system.routes import is_this_machine
 
+_SETUP = 300.0  # seconds; loading modules from a cold file system takes a minute
 _DEEPSPEED_ENV = ".deepspeed_env"
 
 
@@ -36,17 +38,24 @@ def many_hosts(request: Request, many: ManyHosts, env: Mapping[str, str]) -> Pla
     on_cpu = request.cpu is not None or request.device == "cpu"
     slots = hosts[0].slots
     single = len(hosts) == 1
+    sent, written = _environment(many, env)
     address = request.master_addr or hosts[0].address or ("127.0.0.1" if single else "")
     return Place(
         hosts=hosts,
         devices=Devices("cpu" if on_cpu else "cuda", slots),
         backend=_backends(request, many, hosts),
-        patience=Patience(many.connect_timeout, many.heartbeat),
+        patience=Patience(many.connect_timeout + _setup_time(many), many.heartbeat),
         rendezvous=Rendezvous(address, request.master_port),
-        env=_environment(many, env),
+        env=sent,
         cores={},
         remote=True,
+        preferred=tuple(name for name in sent if name not in written),
     )
+
+
+def _setup_time(many: ManyHosts) -> float:
+    """Seconds for the set-up command; reaching the host is bounded by SSH itself."""
+    return _SETUP if many.setup is not None else 0.0
 
 
 def _select(request: Request, many: ManyHosts) -> tuple[Host, ...]:
@@ -75,19 +84,22 @@ def _select(request: Request, many: ManyHosts) -> tuple[Host, ...]:
 def _backends(request: Request, many: ManyHosts, hosts: tuple[Host, ...]) -> Backend:
     options = SshOptions(many.ssh_host_keys, many.connect_timeout)
     by_rank = dict(enumerate(hosts))
-    interpreters = {rank: _interpreters(request, host) for rank, host in by_rank.items()}
+    entrances = {rank: _entrance(request, many, host) for rank, host in by_rank.items()}
     over_ssh: Backend
     if many.ssh == "openssh":
-        over_ssh = OpensshBackend(by_rank, interpreters, options)
+        over_ssh = OpensshBackend(by_rank, entrances, options)
     else:
-        over_ssh = SshBackend(by_rank, interpreters, options, Path.home())
-    here = LocalBackend()
+        over_ssh = SshBackend(by_rank, entrances, options, Path.home())
     return SeveralBackends(
         {
-            rank: here if not many.force_ssh and _is_here(host) else over_ssh
+            rank: over_ssh if many.force_ssh or not _is_here(host) else _here(many, entrances[rank])
             for rank, host in by_rank.items()
         }
     )
+
+
+def _here(many: ManyHosts, entrance: Entrance) -> LocalBackend:
+    return LocalBackend(entrance if many.setup is not None else None)
 
 
 def _is_here(host: Host) -> bool:
@@ -95,13 +107,15 @@ def _is_here(host: Host) -> bool:
     return host.port is None and host.user is None and is_this_machine(host.name)
 
 
-def _interpreters(request: Request, host: Host) -> tuple[str, ...]:
-    """The interpreters to try there: the one asked for, or ours by its path."""
+def _entrance(request: Request, many: ManyHosts, host: Host) -> Entrance:
+    """The interpreter that was asked for, or ours by its path."""
     asked = host.python or request.python
-    return (asked,) if asked else (sys.executable,)
+    interpreters = (asked or sys.executable,)
+    return Entrance(interpreters, asked is not None, many.setup, host.workdir or str(Path.cwd()))
 
 
-def _environment(many: ManyHosts, env: Mapping[str, str]) -> dict[str, str]:
+def _environment(many: ManyHosts, env: Mapping[str, str]) -> tuple[dict[str, str], frozenset[str]]:
+    """What is sent, and the names of which the user wrote the value or the name."""
     settings: list[tuple[str, str]] = []
     for folder in (Path.home(), Path.cwd()):  # DeepSpeed's order: the later one wins
         file = folder / _DEEPSPEED_ENV
@@ -116,14 +130,11 @@ def _environment(many: ManyHosts, env: Mapping[str, str]) -> dict[str, str]:
             names.append(variable)
         else:
             settings.append((variable, value))
-    return chosen_environment(env, names=names, settings=settings)
+    written = frozenset((*names, *(name for name, _ in settings)))
+    return chosen_environment(env, names=names, settings=settings), written
 
 
 def _read(path: str, option: str) -> str:
-    try:
-        return Path(path).read_text("utf-8", errors="surrogateescape")
-    except FileNotFoundError as error:
-        hint = similar_files(path)
-        raise InputError(f"{option} {path} was not found", hint=hint) from error
-    except OSError as error:
-        raise InputError(f"{option} {path} cannot be read: {error.strerror}") from error
+    """Read a file in which any bytes may stand for values."""
+    what = option if path.endswith(option) else f"{option} {path}"
+    return read_file(path, what, encoding="utf-8", errors="surrogateescape")

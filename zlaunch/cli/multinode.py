@@ -6,8 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.question import allowed
 from zlaunch.cli.request import HostKeys, ManyHosts, SshChoice
-from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, with_options_of_run
+from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
+from zlaunch.cli.signature import borrow
 from zlaunch.cli.start import dry_run, start
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -44,6 +46,17 @@ def multinode(
     env_file: Annotated[
         list[str] | None, typer.Option("--env-file", metavar="FILE", help="NAME=VALUE a line.")
     ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option("--setup", metavar="COMMAND", help="First on each host: 'source env.sh'."),
+    ] = None,
+    preflight: Annotated[
+        bool, typer.Option("--preflight/--no-preflight", help="Look at all hosts before the start.")
+    ] = True,
+    allow: Annotated[
+        str | None,
+        typer.Option("--allow", metavar="CODES", help="Start all the same: gpu-in-use,versions."),
+    ] = None,
     **options: Any,
 ) -> None:
     """Train on many hosts: the same as `run`, on each.
@@ -61,6 +74,9 @@ def multinode(
         heartbeat=heartbeat,
         env=tuple(env or ()),
         env_files=tuple(env_file or ()),
+        setup=setup,
+        preflight=preflight,
+        allow=allowed(allow),
     )
     show_plan, as_json = options["show_plan"], options["as_json"]
     request = request_of(many=many, **options)
@@ -70,5 +86,5 @@ def multinode(
     raise typer.Exit(start(request))
 
 
-with_options_of_run(multinode, without=("gpus",))
+borrow(multinode, run, without={"gpus"})
 app.command(context_settings=SCRIPT_FOLLOWS)(multinode)

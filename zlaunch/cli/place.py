@@ -36,7 +36,8 @@ class Place:
     """The hosts of a run in rank order.
 
     `env` is what their workers inherit from the launcher; `cores` is known of this machine
-    only. A `remote` place is not this machine alone. Where nodes were started by themselves,
+    only. A `remote` place is not this machine alone. `preferred` names those of `env` that give
+    way to what a set-up command makes of them on a host. Where nodes were started by themselves,
     `commands` and `on_node` hold their own command lines and what the plan has to know of
     their own environments, by node rank.
     """
@@ -49,6 +50,7 @@ class Place:
     env: Mapping[str, str]
     cores: Mapping[int, int]
     remote: bool = False
+    preferred: tuple[str, ...] = ()
     commands: Mapping[int, Command] = field(default_factory=dict)
     on_node: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from zlaunch.cli.ds_config import DsConfig, make_ds_config
 from zlaunch.cli.place import Place
+from zlaunch.cli.question import question
 from zlaunch.cli.request import PLACEHOLDER, Request
 from zlaunch.cli.target import command_prefix, read_facts
 from zlaunch.dsconfig.render import to_json
 from zlaunch.errors import InputError
+from zlaunch.launcher.preflight import Asked
 from zlaunch.spec.environment import (
     Surroundings,
     Target,
@@ -30,7 +32,8 @@ class Prepared:
     """Everything that is decided before the first process.
 
     `uses_ds_config` is false where neither the user nor the script speaks of the ds_config,
-    which then lies there unread.
+    which then lies there unread. `asked` is what the nodes are looked at for, None for not at
+    all.
     """
 
     plan: Plan
@@ -40,6 +43,7 @@ class Prepared:
     console_ranks: frozenset[int]
     notes: tuple[str, ...]
     details: tuple[str, ...]
+    asked: Asked | None = None
 
 
 def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place) -> Prepared:
@@ -78,7 +82,13 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         commands[node_rank] = replace(own, args=_with_ds_config(own.args, path))
     plan = make_plan(topology, commands, around, ds.config)
     if place.remote:
-        plan = replace(plan, inherit=True, python=prefix[0], files=_files(run, ds))
+        plan = replace(
+            plan,
+            inherit=True,
+            python=prefix[0],
+            files=_files(run, ds),
+            preferred=place.preferred,
+        )
     return Prepared(
         plan=plan,
         place=place,
@@ -87,7 +97,13 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         console_ranks=console_ranks,
         notes=tuple(note for note in (place.devices.note, *ds.notes) if note),
         details=_details(env, place),
+        asked=question(request, facts, place.devices.kind) if _looks(request) else None,
     )
+
+
+def _looks(request: Request) -> bool:
+    """Whether there are other hosts that are to be looked at before the start."""
+    return request.many is not None and request.many.preflight
 
 
 def _on_host(prefix: tuple[str, ...], host: Host, request: Request) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import zlaunch
-from zlaunch.cli.target import similar_files
+from zlaunch.cli.user_files import read_file
 from zlaunch.errors import ConfigError
 
 _PACKAGE = Path(zlaunch.__file__).parent
@@ -26,10 +26,5 @@ def with_own_recipe(name: str, sources: dict[str, str]) -> tuple[str, dict[str, 
     """
     if not name.endswith(".toml") and "/" not in name:
         return name, sources
-    try:
-        return name, {**sources, name: Path(name).read_text("utf-8")}
-    except OSError as error:
-        hint = similar_files(name)
-        raise ConfigError(f"recipe {name} cannot be read: {error.strerror}", hint=hint) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"recipe {name} is not UTF-8 text") from error
+    text = read_file(name, f"recipe {name}", error=ConfigError, encoding="utf-8")
+    return name, {**sources, name: text}

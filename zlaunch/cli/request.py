@@ -37,6 +37,9 @@ class ManyHosts:
     heartbeat: float = 15.0
     env: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
+    setup: str | None = None
+    preflight: bool = True
+    allow: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,8 @@ def _check_many(many: ManyHosts) -> None:
     if (many.hostfile is None) == (many.hosts is None):
         raise InputError("multinode needs --hostfile FILE or --hosts A,B; one of them")
     _check_seconds({"--connect-timeout": many.connect_timeout, "--heartbeat": many.heartbeat})
+    if many.setup is not None and ("\0" in many.setup or not many.setup.strip()):
+        raise InputError("--setup is no command", hint="such as --setup 'source env.sh'")
 
 
 def _check_join(join: Join, master_port: int) -> None:

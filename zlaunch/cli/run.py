@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection
 from typing import Annotated, Any
 
 import typer
@@ -145,18 +143,6 @@ def request_of(many: ManyHosts | None = None, join: Join | None = None, **option
     for name in ("args", "overrides"):
         fields[name] = tuple(fields[name] or ())
     return Request(**fields, many=many, join=join)
-
-
-def with_options_of_run(command: Callable[..., None], without: Collection[str] = ()) -> None:
-    """Give `command` every option that `run` has beside its own, in one signature."""
-    own = inspect.signature(command, eval_str=True).parameters
-    shared = inspect.signature(run, eval_str=True).parameters
-    kept = [p for name, p in shared.items() if name not in own and name not in without]
-    mine = [p for p in own.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    script, args, *rest = kept
-    parameters = [script, args, *mine, *rest]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
 
 
 def _refuse_many_nodes(num_nodes: int | None, hostfile: str | None) -> None:

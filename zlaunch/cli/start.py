@@ -73,12 +73,20 @@ def _carry_out(
 ) -> int:
     record = _record(request, prepared, run, env)
     loop = Loop()
-    console = _console(loop, prepared, env, quiet=request.quiet)
+    console = make_console(loop, prepared, env, quiet=request.quiet)
     output = _make_run(request, prepared, run, record, console)
     store.set_latest(run)
     place = prepared.place
     launcher = Launcher(
-        prepared.plan, place.backend, loop, console, output, request.grace, place.patience
+        prepared.plan,
+        place.backend,
+        loop,
+        console,
+        output,
+        request.grace,
+        place.patience,
+        prepared.asked,
+        request.many.allow if request.many is not None else (),
     )
     _introduce(console, prepared, run, verbose=request.verbose)
     try:
@@ -144,7 +152,8 @@ def _write_end(run: RunDir, record: RunRecord, console: Console) -> None:
         console.say(str(error), "error")
 
 
-def _console(loop: Loop, prepared: Prepared, env: Mapping[str, str], *, quiet: bool) -> Console:
+def make_console(loop: Loop, prepared: Prepared, env: Mapping[str, str], *, quiet: bool) -> Console:
+    """Return the console of a run, with the tags of its ranks."""
     topology = prepared.plan.topology
     hosts = {w.rank: topology.nodes[w.node_rank].host for w in topology.workers}
     labels = report.labels(hosts, topology.world_size, len(topology.nodes))
@@ -218,12 +227,13 @@ def _conclude(
         console.say(rest)
     first = outcome.first_failure
     if first is not None:
-        where = _device_of(first.rank, prepared)
+        where = describe_rank(first.rank, prepared)
         console.say(report.failure(first, pids.get(first.rank), where), "error")
         console.quote(first.rank, output.last_words(first.rank))
 
 
-def _device_of(rank: int, prepared: Prepared) -> str:
+def describe_rank(rank: int, prepared: Prepared) -> str:
+    """`GPU 3`, or `a, GPU 3` on many hosts: where a rank is."""
     worker = prepared.plan.topology.workers[rank]
     where = [f"GPU {worker.slot}"] if prepared.place.devices.kind == "cuda" else []
     if prepared.place.remote:

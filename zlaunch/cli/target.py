@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import os
 import shutil
@@ -11,6 +10,7 @@ from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, ModuleSpe
 from pathlib import Path
 
 from zlaunch.cli.request import Request
+from zlaunch.cli.user_files import similar_files
 from zlaunch.errors import HostfileError, InputError
 from zlaunch.spec.hostfile import parse_hostfile
 from zlaunch.spec.script import ScriptFacts, read_script
@@ -150,14 +150,3 @@ def _find_top(name: str) -> ModuleSpec | None:
 def _no_module(name: str) -> InputError:
     hint = f"leave out .py and use dots: -m {name[:-3]}" if name.endswith(".py") else None
     return InputError(f"module {name} was not found", hint=hint)
-
-
-def similar_files(name: str) -> str | None:
-    """Name files beside `name` that are spelled alike."""
-    path = Path(name)
-    try:
-        names = os.listdir(path.parent)  # noqa: PTH208 - names are what is compared
-    except OSError:
-        return f"there is no directory {path.parent}"
-    alike = difflib.get_close_matches(path.name, names, n=3)
-    return f"similar: {', '.join(str(path.parent / name) for name in alike)}" if alike else None

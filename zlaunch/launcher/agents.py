@@ -13,7 +13,8 @@ from functools import partial
 
 from zlaunch.backends.base import Backend, Link
 from zlaunch.errors import BackendError
-from zlaunch.run.messages import Decoder, Message, Order, Ping, Pong, ProtocolError, Ready, encode
+from zlaunch.run.messages import Message, Order, Ping, Pong, Ready
+from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.topology import Node
 from zlaunch.system.loop import READ, Loop, read_chunk
 from zlaunch.system.stream import OutStream
@@ -46,6 +47,8 @@ class _Agent:
     words: bytes = b""
     ready: Ready | None = None
     heard: float = 0.0
+    pinged: float = 0.0  # wall clock
+    clock: tuple[float, float] = (0.0, 0.0)
     lost: bool = False
 
 
@@ -93,6 +96,10 @@ class Agents:
         assert ready is not None
         return ready
 
+    def clock(self, node_rank: int) -> tuple[float, float]:
+        """How far a node's clock is ahead of ours, at least and at most, in seconds."""
+        return self._agents[node_rank].clock
+
     def order(self, order: Order) -> None:
         """Tell all agents."""
         for node_rank in self._agents:
@@ -125,7 +132,10 @@ class Agents:
                 agent.ready = message
                 if agent.link.remote:
                     self._beat(agent)
-            if not isinstance(message, Pong):
+            if isinstance(message, Pong):
+                # Its clock was read between our question and now.
+                agent.clock = (message.at - time.time(), message.at - agent.pinged)
+            else:
                 yield message
 
     def _read_words(self, agent: _Agent) -> None:
@@ -164,6 +174,7 @@ class Agents:
         if not self._paused and time.monotonic() - agent.heard > heartbeat:
             self._lose(agent, f"was not heard of for {heartbeat:g} s")
             return
+        agent.pinged = time.time()
         self.order_one(agent.node_rank, Ping(heartbeat))
         self._loop.after(heartbeat / _PINGS, partial(self._beat, agent))
 

@@ -4,42 +4,42 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from zlaunch.backends.base import Backend
 from zlaunch.launcher.agents import Agents, Patience
 from zlaunch.launcher.output import Output
+from zlaunch.launcher.preflight import ANSWERS, Asked, Fitness, Preflight, describe
 from zlaunch.launcher.report import describe_ranks, farewell
 from zlaunch.run import lifecycle
 from zlaunch.run.lifecycle import (
     Action,
     AgentLost,
+    CheckNodes,
     DeadlinePassed,
-    FindRendezvous,
     Finish,
     Happening,
     Interrupted,
-    RendezvousFound,
+    NodesFit,
+    NodesUnfit,
     RunState,
     SetDeadline,
     StartWorkers,
     StopWorkers,
 )
 from zlaunch.run.messages import (
-    Asked,
+    ORDERS,
     Closed,
     Exited,
     Farewell,
-    FindRoute,
     Message,
-    Ping,
     Refused,
-    Routed,
     Signal,
     Start,
     Started,
     Stop,
+    Told,
 )
 from zlaunch.run.messages import (
     Output as OutputEvent,
@@ -51,7 +51,6 @@ from zlaunch.system.console import Console
 from zlaunch.system.loop import Loop, Timer
 
 FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
-_LOOPBACK = "127.0.0.1"
 
 
 class Launcher:
@@ -66,12 +65,17 @@ class Launcher:
         output: Output,
         grace: float,
         patience: Patience,
+        asked: Asked | None = None,
+        allowed: Collection[str] = (),
     ) -> None:
+        """`asked` is what nodes are looked at for; `allowed` holds codes of what may be wrong."""
         self._plan = plan
+        self._allowed = allowed
         self._loop = loop
         self._console = console
         self._output = output
         self._agents = Agents(loop, backend, patience, self._take, self._lose)
+        self._preflight = Preflight(self._agents, plan, asked, self._judge)
         self._deadline: Timer | None = None
         self._outcome: Outcome | None = None
         self.pids: dict[int, int] = {}
@@ -103,7 +107,7 @@ class Launcher:
 
     def _install_handlers(self) -> None:
         """Before the first start, so that no signal finds ranks without somebody to stop them."""
-        self._loop.on_stop_signals(self._interrupted)
+        self._loop.on_stop_signals(self.interrupt)
         self._loop.on_signal(FORWARDED_SIGNALS, lambda signum: self._agents.order(Signal(signum)))
 
     # Messages
@@ -114,11 +118,11 @@ class Launcher:
         for message in messages:
             if isinstance(message, OutputEvent):
                 written.setdefault(message.rank, []).append(message.data)
-            elif isinstance(message, Routed):
-                self._routed(message)
-            elif isinstance(message, Asked):
-                self._asked(message)
-            elif not isinstance(message, (Start, Stop, Signal, FindRoute, Ping, Farewell)):
+            elif isinstance(message, ANSWERS):
+                self._preflight.take(message)
+            elif isinstance(message, Told):
+                self._told(message)
+            elif not isinstance(message, ORDERS):
                 self._take_output(written)
                 self._note(message)
                 self._happen(message)
@@ -139,7 +143,7 @@ class Launcher:
             self.pids[event.rank] = event.pid
         elif isinstance(event, Closed):
             self._output.end(event.rank)
-        if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted, Asked)):
+        if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted, Told)):
             fields = {"event": type(event).__name__, "at": time.time(), **vars(event)}
             if isinstance(event, Exited):
                 fields["exit"] = vars(event.exit)
@@ -150,7 +154,8 @@ class Launcher:
         self._note(lost)
         self._happen(lost)
 
-    def _interrupted(self, signum: int) -> None:
+    def interrupt(self, signum: int) -> None:
+        """Stop the run as this signal does; the second time at once."""
         self._note(Interrupted(signum))
         before = self._state.phase
         self._happen(Interrupted(signum))
@@ -161,7 +166,7 @@ class Launcher:
         elif self._state.phase is lifecycle.Phase.KILLING and self._state.phase is not before:
             self._console.say(f"{name}: killing {left}")
 
-    def _asked(self, event: Asked) -> None:
+    def _told(self, event: Told) -> None:
         self._note(event)
         before, left = self._state.phase, describe_ranks(self._state.open)
         self._happen(event)
@@ -178,10 +183,10 @@ class Launcher:
 
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            if isinstance(action, FindRendezvous):
-                self._find_rendezvous()
+            if isinstance(action, CheckNodes):
+                self._preflight.begin(self._state.nodes)
             elif isinstance(action, StartWorkers):
-                self._start_workers(action.address)
+                self._start_workers(Rendezvous(action.address, action.port))
             elif isinstance(action, StopWorkers):
                 self._announce_stop(action)
                 self._agents.order(Stop(action.grace))
@@ -200,34 +205,23 @@ class Launcher:
             time_given = f" within {stop.grace:g} s" if stop.grace else ""
             self._console.say(f"{stop.why}; stopping {describe_ranks(left)}{time_given}")
 
-    # Rendezvous
+    # Before and at the start
 
-    def _find_rendezvous(self) -> None:
-        """Find out where rank 0 can be met.
-
-        Unless the user said where, that is the address of node 0 on the way to its peers, as
-        its own kernel chooses it.
-        """
-        if self._plan.rendezvous.address:
-            self._happen(RendezvousFound(self._plan.rendezvous.address))
+    def _judge(self, fitness: Fitness) -> None:
+        """Go on where all nodes are fit, as far as the user allows no less."""
+        wrong = [f for f in fitness.findings if not f.warning and f.code not in self._allowed]
+        if wrong:
+            self._happen(NodesUnfit(describe(wrong)))
             return
-        peer = self._agents.ready(1).address or self._agents.ready(0).peer
-        if peer:
-            self._agents.order_one(0, FindRoute(peer))
-        else:  # neither was reached over a network
-            self._happen(RendezvousFound(_LOOPBACK))
+        for finding in fitness.findings:
+            self._console.say(f"{finding.host}: {finding.text}", "warning")
+        self._happen(NodesFit(fitness.rendezvous.address, fitness.rendezvous.port))
 
-    def _routed(self, answer: Routed) -> None:
-        if answer.address:
-            self._happen(RendezvousFound(answer.address))
-        else:
-            self._lose(answer.node_rank, "node 0 knows no way to node 1; give --master-addr")
-
-    def _start_workers(self, address: str) -> None:
-        port = self._plan.rendezvous.port or self._agents.ready(0).port
-        plan = self._plan.meeting_at(Rendezvous(address, port))
+    def _start_workers(self, rendezvous: Rendezvous) -> None:
+        plan = self._plan.meeting_at(rendezvous)
         count = len(plan.topology.nodes)
         if count > 1:
-            self._console.say(f"all {count} nodes are ready; meeting at {address}:{port}")
+            where = f"{rendezvous.address}:{rendezvous.port}"
+            self._console.say(f"all {count} nodes are ready; meeting at {where}")
         for node_plan in plan.node_plans:
             self._agents.order_one(node_plan.node_rank, Start(node_plan, self._state.grace))

@@ -4,7 +4,8 @@
 Ctrl-C, lost agents. It reads no clock and touches nothing; the launcher's loop performs the
 actions.
 
-    STARTING --all agents ready, rendezvous found--> RUNNING --all ranks closed--> DONE
+    STARTING --all agents ready, all nodes fit--> RUNNING --all ranks closed--> DONE
+       STARTING --a node is not fit--> DONE
        STARTING, RUNNING --a rank fails, an agent is lost, a stop signal--> STOPPING
        STOPPING --second signal, or the deadline--> KILLING --deadline--> DONE
        STOPPING, KILLING --all ranks closed--> DONE
@@ -12,11 +13,12 @@ actions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from typing import Any
 
-from zlaunch.run.messages import Asked, Closed, Event, Exited, Ready, Refused
+from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused, Told
 from zlaunch.run.outcome import Outcome
 
 # The agent itself kills at the end of the grace; the launcher waits this much longer for
@@ -45,10 +47,18 @@ class AgentLost:
 
 
 @dataclass(frozen=True)
-class RendezvousFound:
-    """The answer to `FindRendezvous`: the address at which rank 0 is met."""
+class NodesFit:
+    """The good answer to `CheckNodes`: address and port at which rank 0 is met."""
 
     address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class NodesUnfit:
+    """The bad answer to `CheckNodes`, with all that is wrong."""
+
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -63,19 +73,20 @@ class DeadlinePassed:
     """The time that `SetDeadline` asked for has come."""
 
 
-Happening = Event | AgentLost | RendezvousFound | Interrupted | DeadlinePassed
+Happening = Event | AgentLost | NodesFit | NodesUnfit | Interrupted | DeadlinePassed
 
 
 @dataclass(frozen=True)
-class FindRendezvous:
-    """All agents are ready: find out where rank 0 can be met."""
+class CheckNodes:
+    """All agents are ready: see whether their nodes are fit, and where rank 0 can be met."""
 
 
 @dataclass(frozen=True)
 class StartWorkers:
-    """Send every agent its plan, with the address of rank 0."""
+    """Send every agent its plan, with the place of rank 0."""
 
     address: str
+    port: int
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ class Finish:
     outcome: Outcome
 
 
-Action = FindRendezvous | StartWorkers | StopWorkers | SetDeadline | Finish
+Action = CheckNodes | StartWorkers | StopWorkers | SetDeadline | Finish
 
 
 @dataclass(frozen=True)
@@ -108,7 +119,7 @@ class RunState:
     """All that the rules look at.
 
     `nodes` maps a node rank to its ranks; `waiting` holds nodes whose agent is not ready;
-    `open` holds ranks that are not closed yet. `grace` is in seconds. `signalled_at` and `asked`,
+    `open` holds ranks that are not closed yet. `grace` is in seconds. `signalled_at` and `told`,
     by node rank, are when we or a node's agent last got a stop signal.
     """
 
@@ -121,8 +132,9 @@ class RunState:
     first_failure: Exited | None = None
     stopped_by: int | None = None
     signalled_at: float | None = None
-    asked: Mapping[int, float] = field(default_factory=dict)
+    told: Mapping[int, float] = field(default_factory=dict)
     trouble: str | None = None
+    unfit: bool = False
 
     @classmethod
     def begin(cls, nodes: Mapping[int, frozenset[int]], grace: float) -> RunState:
@@ -133,7 +145,7 @@ class RunState:
     @property
     def outcome(self) -> Outcome:
         """What the run has come to so far."""
-        return Outcome(self.exits, self.first_failure, self.stopped_by, self.trouble)
+        return Outcome(self.exits, self.first_failure, self.stopped_by, self.trouble, self.unfit)
 
 
 Step = tuple[RunState, tuple[Action, ...]]
@@ -141,25 +153,10 @@ Step = tuple[RunState, tuple[Action, ...]]
 
 def step(state: RunState, event: Happening, now: float) -> Step:
     """Return the state after `event` and what is to be done. `now` is monotonic, in seconds."""
-    if state.phase is Phase.DONE:
+    rule = _RULES.get(type(event))
+    if rule is None or state.phase is Phase.DONE:
         return state, ()
-    if isinstance(event, Ready):
-        return _ready(state, event, now)
-    if isinstance(event, RendezvousFound):
-        return _rendezvous_found(state, event)
-    if isinstance(event, Exited):
-        return _exited(state, event, now)
-    if isinstance(event, Refused):
-        return _refused(state, event, now)
-    if isinstance(event, Closed):
-        return _finish_if_over(replace(state, open=state.open - {event.rank}))
-    if isinstance(event, AgentLost):
-        return _agent_lost(state, event, now)
-    if isinstance(event, (Interrupted, Asked)):
-        return _told_to_stop(state, event, now)
-    if isinstance(event, DeadlinePassed):
-        return _deadline_passed(state, now)
-    return state, ()
+    return rule(state, event, now)
 
 
 def _ready(state: RunState, event: Ready, now: float) -> Step:
@@ -168,13 +165,20 @@ def _ready(state: RunState, event: Ready, now: float) -> Step:
         return state, ()
     if state.trouble is not None:
         return _stop(state, state.trouble, now)
-    return state, (FindRendezvous(),)
+    return state, (CheckNodes(),)
 
 
-def _rendezvous_found(state: RunState, event: RendezvousFound) -> Step:
+def _nodes_fit(state: RunState, event: NodesFit, _now: float) -> Step:
     if state.phase is not Phase.STARTING:
         return state, ()
-    return replace(state, phase=Phase.RUNNING), (StartWorkers(event.address),)
+    start = StartWorkers(event.address, event.port)
+    return replace(state, phase=Phase.RUNNING), (start,)
+
+
+def _nodes_unfit(state: RunState, event: NodesUnfit, now: float) -> Step:
+    if state.phase is not Phase.STARTING:
+        return state, ()
+    return _stop(replace(state, trouble=event.problem, unfit=True), event.problem, now)
 
 
 def _exited(state: RunState, event: Exited, now: float) -> Step:
@@ -193,6 +197,10 @@ def _refused(state: RunState, event: Refused, now: float) -> Step:
     return _stop(state, f"rank {event.rank} could not be started", now)
 
 
+def _closed(state: RunState, event: Closed, _now: float) -> Step:
+    return _finish_if_over(replace(state, open=state.open - {event.rank}))
+
+
 def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
     starting = state.phase is Phase.STARTING
     before = f"{state.trouble}\n" if starting and state.trouble else ""
@@ -209,14 +217,12 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
     return _stop(state, event.reason, now)
 
 
-def _told_to_stop(state: RunState, event: Interrupted | Asked, now: float) -> Step:
-    if isinstance(event, Interrupted):
-        return _interrupted(state, event, now)
+def _told(state: RunState, event: Told, now: float) -> Step:
     # A scheduler may send its signal to many nodes; a second one to the same node is a person's.
-    before = state.asked.get(event.node_rank)
+    before = state.told.get(event.node_rank)
     if before is not None and now - before < _SECOND_SIGNAL_APART:
         return state, ()
-    state = replace(state, asked={**state.asked, event.node_rank: now})
+    state = replace(state, told={**state.told, event.node_rank: now})
     if state.phase in (Phase.STARTING, Phase.RUNNING):
         state = replace(state, stopped_by=event.signum)
         return _stop(state, f"node {event.node_rank} was told to stop", now)
@@ -258,7 +264,7 @@ def _kill(state: RunState, why: str, now: float) -> Step:
     return state, (StopWorkers(0.0, why), SetDeadline(now + _AGENT_MARGIN))
 
 
-def _deadline_passed(state: RunState, now: float) -> Step:
+def _deadline_passed(state: RunState, _event: DeadlinePassed, now: float) -> Step:
     if state.phase is Phase.STOPPING:
         return _kill(state, "the grace is over", now)
     left = ", ".join(map(str, sorted(state.open)))
@@ -273,3 +279,17 @@ def _finish_if_over(state: RunState) -> Step:
         return state, ()
     state = replace(state, phase=Phase.DONE)
     return state, (Finish(state.outcome),)
+
+
+_RULES: Mapping[type, Callable[[RunState, Any, float], Step]] = {
+    Ready: _ready,
+    NodesFit: _nodes_fit,
+    NodesUnfit: _nodes_unfit,
+    Exited: _exited,
+    Refused: _refused,
+    Closed: _closed,
+    AgentLost: _agent_lost,
+    Interrupted: _interrupted,
+    Told: _told,
+    DeadlinePassed: _deadline_passed,
+}

@@ -1,27 +1,15 @@
-r"""What launcher and agents say to each other, and its form on the wire.
-
-A frame is a header of five bytes (length of the body, unsigned, big endian; kind) and the
-body. Kind J is a JSON object `{"type": NAME, ...fields}` in ASCII: lone surrogates, which
-stand for undecodable bytes in arguments and paths, pass as `\udcXX` and arrive as they were.
-Kind O is output: the rank (unsigned, four bytes, big endian), then the bytes that it wrote.
+"""What launcher and agents say to each other: events and orders.
 
 Travels to the agent, so it stays within Python 3.9 and the standard library.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Any, Union
+from dataclasses import dataclass
+from typing import Union
 
-from zlaunch.spec.worker import NodePlan, WorkerSpec
-
-_HEADER = struct.Struct("!IB")
-_RANK = struct.Struct("!I")
-_JSON, _OUTPUT = ord("J"), ord("O")
-_LARGEST_BODY = 1 << 30
+from zlaunch.spec.facts import Facts, Question
+from zlaunch.spec.worker import NodePlan
 
 
 @dataclass(frozen=True)
@@ -60,6 +48,7 @@ class Pong:
     """The agent is alive: the answer to `Ping`."""
 
     node_rank: int
+    at: float
 
 
 @dataclass(frozen=True)
@@ -68,6 +57,31 @@ class Routed:
 
     node_rank: int
     address: str
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """The answer to `Inspect`."""
+
+    node_rank: int
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Listening:
+    """The node listens on `port`; or it cannot, and `problem` says why."""
+
+    node_rank: int
+    port: int
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The answer to `Reach`: `problem` is empty where the connection was made."""
+
+    node_rank: int
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,7 +126,7 @@ class Closed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Told:
     """A signal told the agent to stop: whoever sent it on that node means the run."""
 
     node_rank: int
@@ -155,6 +169,34 @@ class FindRoute:
 
 
 @dataclass(frozen=True)
+class Inspect:
+    """Look at the node, as the workers of `plan` will find it, within `within` seconds.
+
+    The plan needs one worker.
+    """
+
+    plan: NodePlan
+    question: Question
+    within: float
+
+
+@dataclass(frozen=True)
+class Listen:
+    """Listen where rank 0 will, until the start: on `port`, or for 0 on the one kept free."""
+
+    port: int
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Connect to where rank 0 will listen, and let go again."""
+
+    address: str
+    port: int
+    within: float
+
+
+@dataclass(frozen=True)
 class Ping:
     """The launcher is alive; an agent that hears nothing for `within` seconds is on its own."""
 
@@ -169,83 +211,20 @@ class Farewell:
     words: str
 
 
-Event = Union[Ready, Pong, Routed, Started, Refused, Output, Exited, Closed, Asked]
-Order = Union[Start, Stop, Signal, FindRoute, Ping, Farewell]
+Event = Union[
+    Ready,
+    Pong,
+    Routed,
+    Inspected,
+    Listening,
+    Reached,
+    Started,
+    Refused,
+    Output,
+    Exited,
+    Closed,
+    Told,
+]
+Order = Union[Start, Stop, Signal, FindRoute, Inspect, Listen, Reach, Ping, Farewell]
 Message = Union[Event, Order]
-
-
-class ProtocolError(Exception):
-    """The other side said something that is no message of ours."""
-
-
-def encode(message: Message) -> bytes:
-    """Return the frame of `message`."""
-    if isinstance(message, Output):
-        header = _HEADER.pack(_RANK.size + len(message.data), _OUTPUT)
-        return b"".join((header, _RANK.pack(message.rank), message.data))
-    fields = {"type": type(message).__name__, **asdict(message)}
-    body = json.dumps(fields, separators=(",", ":")).encode("ascii")
-    return _HEADER.pack(len(body), _JSON) + body
-
-
-class Decoder:
-    """Cuts a byte stream into messages; keeps an unfinished frame for the next call."""
-
-    def __init__(self) -> None:
-        self._pending = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[Message]:
-        """Yield every message that `data` completes.
-
-        Raises ProtocolError where the stream is not ours.
-        """
-        pending = self._pending
-        pending += data
-        start = 0
-        while len(pending) - start >= _HEADER.size:
-            length, kind = _HEADER.unpack_from(pending, start)
-            if length > _LARGEST_BODY:
-                raise ProtocolError(f"a frame of {length} bytes")
-            body = start + _HEADER.size
-            if len(pending) - body < length:
-                break
-            start = body + length
-            yield _decode(kind, bytes(memoryview(pending)[body:start]))
-        del pending[:start]
-
-
-def _decode(kind: int, body: bytes) -> Message:
-    if kind == _OUTPUT and len(body) >= _RANK.size:
-        return Output(_RANK.unpack_from(body)[0], body[_RANK.size :])
-    if kind != _JSON:
-        raise ProtocolError(f"a frame of kind {kind}")
-    try:
-        fields: dict[str, Any] = json.loads(body)
-        return _build(fields.pop("type"), fields)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ProtocolError(f"a body that is no message: {body[:200]!r}") from error
-
-
-_PLAIN = {
-    kind.__name__: kind
-    for kind in (
-        *(Ready, Pong, Routed, Started, Refused, Closed, Asked),
-        *(Stop, Signal, FindRoute, Ping, Farewell),
-    )
-}
-
-
-def _build(name: str, fields: dict[str, Any]) -> Message:
-    if name == "Exited":
-        return Exited(fields["rank"], Exit(**fields["exit"]), fields["at"])
-    if name == "Start":
-        return Start(_node_plan(fields["plan"]), fields["grace"])
-    return _PLAIN[name](**fields)
-
-
-def _node_plan(plan: dict[str, Any]) -> NodePlan:
-    workers = tuple(
-        WorkerSpec(w["rank"], tuple(w["argv"]), w["env"], w["cwd"]) for w in plan["workers"]
-    )
-    files = tuple((path, text) for path, text in plan["files"])
-    return NodePlan(plan["node_rank"], plan["env"], workers, plan["inherit"], plan["python"], files)
+ORDERS = (Start, Stop, Signal, FindRoute, Inspect, Listen, Reach, Ping, Farewell)

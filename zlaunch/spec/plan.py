@@ -43,8 +43,8 @@ class Command:
 class Plan:
     """All workers of a run; `env` is what they share, each spec's own env comes on top.
 
-    `inherit`, `python` and `files` are as in NodePlan, and the same for all nodes. An empty
-    rendezvous address, or port 0, is found out once all agents are ready.
+    `inherit`, `python`, `files` and `preferred` are as in NodePlan, and the same for all nodes.
+    An empty rendezvous address, or port 0, is found out once all agents are ready.
     """
 
     run_id: str
@@ -57,6 +57,7 @@ class Plan:
     inherit: bool = False
     python: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    preferred: tuple[str, ...] = ()
 
     @property
     def node_plans(self) -> tuple[NodePlan, ...]:
@@ -69,6 +70,7 @@ class Plan:
                 self.inherit,
                 self.python,
                 self.files,
+                self.preferred,
             )
             for node in self.topology.nodes
         )

@@ -15,12 +15,14 @@ class ScriptFacts:
     """What a script shows of itself.
 
     `local_rank_option` is the spelling that its own parser declares, if any; `reads_ds_config`
-    whether it speaks of the variable that names zlaunch's ds_config.
+    whether it speaks of the variable that names zlaunch's ds_config. `imports` are the packages
+    that it imports anywhere, by their top names; None where it has no source to read.
     """
 
     target: Target = "plain"
     local_rank_option: str | None = None
     reads_ds_config: bool = False
+    imports: frozenset[str] | None = None
 
 
 def read_script(source: bytes, name: str) -> ScriptFacts:
@@ -32,10 +34,12 @@ def read_script(source: bytes, name: str) -> ScriptFacts:
         tree = ast.parse(source, filename=name)
     except ValueError as error:  # NUL bytes, before Python 3.11.4
         raise SyntaxError(str(error)) from error
+    modules, names = _imported(tree)
     return ScriptFacts(
-        target=_target(tree),
+        target=_target(modules, names),
         local_rank_option=_local_rank_option(tree),
         reads_ds_config=b"ZLAUNCH_DS_CONFIG" in source,
+        imports=frozenset(modules),
     )
 
 
@@ -49,12 +53,8 @@ def _local_rank_option(tree: ast.Module) -> str | None:
     return None
 
 
-def _target(tree: ast.Module) -> Target:
-    """Who reads the ds_config: the HF Trainer, Accelerate, or the script itself.
-
-    A script that imports transformers for its models only is not a Trainer script, so the
-    name Trainer (or a class of that kind, as in trl) has to be imported or used.
-    """
+def _imported(tree: ast.Module) -> tuple[set[str], set[str]]:
+    """The top names of imported modules; and the names imported from them or used of them."""
     modules: set[str] = set()
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -65,6 +65,15 @@ def _target(tree: ast.Module) -> Target:
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.Attribute):
             names.add(node.attr)
+    return modules, names
+
+
+def _target(modules: set[str], names: set[str]) -> Target:
+    """Who reads the ds_config: the HF Trainer, Accelerate, or the script itself.
+
+    A script that imports transformers for its models only is not a Trainer script, so the
+    name Trainer (or a class of that kind, as in trl) has to be imported or used.
+    """
     if modules & {"transformers", "trl"} and any(name.endswith("Trainer") for name in names):
         return "hf"
     if "accelerate" in modules and "Accelerator" in names and not _calls_deepspeed(modules, names):

@@ -29,7 +29,8 @@ class NodePlan:
     With `inherit` that environment comes on top of the agent's own: a host that was reached
     over a network has one, and only chosen variables travel. Where the interpreter `python` is
     not on the node, the agent's own stands in for it. `files` (path, text) are written
-    before the start where they are not there already, and taken away at the end.
+    before the start where they are not there already, and taken away at the end. `preferred`
+    names those of `env` that stay as they are on the node where a set-up command made them.
     """
 
     node_rank: int
@@ -38,3 +39,4 @@ class NodePlan:
     inherit: bool = False
     python: str = ""
     files: tuple[tuple[str, str], ...] = ()
+    preferred: tuple[str, ...] = ()

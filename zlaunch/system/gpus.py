@@ -11,14 +11,13 @@ import re
 import shutil
 import signal
 import subprocess
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from zlaunch.errors import BackendError
 from zlaunch.spec.devices import Device
+from zlaunch.system.nvml import ask_nvml, handles, optional
 
 _QUERY = (
     "--query-gpu=index,uuid,name,memory.total,compute_cap",
@@ -36,77 +35,20 @@ def discover(*, timeout: float = 10.0) -> tuple[Device, ...] | None:
 
     Every question is given up after `timeout` seconds: a wedged driver answers none.
     """
-    answer = _bounded(_ask_nvml, timeout)
+    answer = ask_nvml(_nvml_devices, "the GPUs could not be listed", timeout=timeout)
     return _ask_smi(timeout) if answer is None else answer
 
 
 # --- NVML ----------------------------------------------------------------------------
 
 
-def _bounded(
-    ask: Callable[[], tuple[Device, ...] | None], timeout: float
-) -> tuple[Device, ...] | None:
-    """Call `ask` in a thread that can be left behind: a call into the driver has no limit."""
-    answers: list[tuple[Device, ...] | BaseException | None] = []
-
-    def answer() -> None:
-        try:
-            answers.append(ask())
-        except BaseException as error:  # raised again by the asker
-            answers.append(error)
-
-    thread = threading.Thread(target=answer, name="nvml", daemon=True)
-    thread.start()
-    thread.join(timeout)
-    if not answers:
-        raise BackendError(
-            f"NVML did not answer within {timeout:g} s",
-            hint="nvidia-smi will hang alike; the driver, or a GPU, needs a reset",
-        )
-    if isinstance(answers[0], BaseException):
-        raise answers[0]
-    return answers[0]
-
-
-def _ask_nvml() -> tuple[Device, ...] | None:
-    try:
-        import pynvml as nvml
-    except ImportError:
-        return None
-    absent = (
-        nvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-        nvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        nvml.NVML_ERROR_NO_PERMISSION,
-    )
-    try:
-        nvml.nvmlInit()
-        try:
-            return _nvml_devices(nvml)
-        finally:
-            nvml.nvmlShutdown()
-    except nvml.NVMLError as error:
-        if error.value in absent:
-            return None
-        raise BackendError(
-            f"the GPUs could not be listed: NVML says {str(error)!r}",
-            hint="nvidia-smi shows the same; often the driver was updated without a reboot",
-        ) from error
-
-
 def _nvml_devices(nvml: Any) -> tuple[Device, ...]:
-    devices: list[Device] = []
-    for place in range(nvml.nvmlDeviceGetCount()):
-        try:
-            handle = nvml.nvmlDeviceGetHandleByIndex(place)
-        except nvml.NVMLError_NoPermission:
-            continue  # counted, but withheld from us; CUDA does not number it either
-        devices.append(_nvml_device(nvml, handle, len(devices)))
-    return tuple(devices)
+    return tuple(_nvml_device(nvml, handle, index) for index, handle in enumerate(handles(nvml)))
 
 
 def _nvml_device(nvml: Any, handle: Any, index: int) -> Device:
-    memory = _optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
-    capability = _optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
+    memory = optional(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    capability = optional(nvml, nvml.nvmlDeviceGetCudaComputeCapability, handle)
     return Device(
         index,
         nvml.nvmlDeviceGetUUID(handle),
@@ -118,7 +60,7 @@ def _nvml_device(nvml: Any, handle: Any, index: int) -> Device:
 
 
 def _nvml_mig(nvml: Any, handle: Any) -> tuple[str, ...]:
-    mode = _optional(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    mode = optional(nvml, nvml.nvmlDeviceGetMigMode, handle)
     if mode is None or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
         return ()
     uuids: list[str] = []
@@ -127,18 +69,6 @@ def _nvml_mig(nvml: Any, handle: Any) -> tuple[str, ...]:
             part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, place)
             uuids.append(nvml.nvmlDeviceGetUUID(part))
     return tuple(uuids)
-
-
-def _optional(nvml: Any, ask: Callable[[Any], Any], handle: Any) -> Any:
-    """Ask what some devices or drivers do not know, such as the memory of an SoC; else None."""
-    try:
-        return ask(handle)
-    except (
-        nvml.NVMLError_NotSupported,
-        nvml.NVMLError_FunctionNotFound,
-        nvml.NVMLError_NoPermission,
-    ):
-        return None
 
 
 # --- nvidia-smi ----------------------------------------------------------------------
@@ -170,13 +100,13 @@ def _ask_smi(timeout: float) -> tuple[Device, ...] | None:
     program = shutil.which("nvidia-smi")
     if program is None:
         return None
-    printed = _run(program, _QUERY, timeout)
+    printed = run_smi(program, _QUERY, timeout)
     if printed.code in _NO_DRIVER:
         return None
     if printed.no_device:
         return ()
     queried = _parse_query(printed.text) if printed.code == 0 else None
-    listing = _run(program, ("-L",), timeout)
+    listing = run_smi(program, ("-L",), timeout)
     listed = _parse_listing(listing.text) if listing.code == 0 else None
     if queried:
         parts = {device.uuid: device.mig for device in listed or ()}
@@ -191,7 +121,11 @@ def _ask_smi(timeout: float) -> tuple[Device, ...] | None:
     return listed
 
 
-def _run(program: str, arguments: tuple[str, ...], timeout: float) -> _Printed:
+def run_smi(program: str, arguments: tuple[str, ...], timeout: float) -> _Printed:
+    """Run nvidia-smi.
+
+    Raises BackendError where it cannot be started, or does not end in time.
+    """
     try:
         process = subprocess.Popen(
             (program, *arguments),

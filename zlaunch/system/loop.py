@@ -17,6 +17,7 @@ from typing import Callable
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 Callback = Callable[[], None]
 
@@ -115,8 +116,7 @@ class Loop:
 
         One that is ignored already stays so: `nohup zlaunch` lives on after a hang-up.
         """
-        stops = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-        heard = [signum for signum in stops if signal.getsignal(signum) is not signal.SIG_IGN]
+        heard = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
         self.on_signal(heard, callback)
 
     def _note_signal(self, signum: int, _frame: object) -> None:

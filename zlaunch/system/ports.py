@@ -5,7 +5,12 @@ Travels to the agent, so it stays within Python 3.9 and the standard library.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import socket
+
+_LISTENING = "0A"
+_BACKLOG = 1024  # connections that the kernel makes without anybody accepting them
 
 
 class ReservedPort:
@@ -26,9 +31,46 @@ class ReservedPort:
         # Set after bind: before, another reservation could have been given the same port.
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
+    def listen(self) -> socket.socket:
+        """Return another socket that listens on the port, as torch's store will.
+
+        Raises OSError.
+        """
+        listener = _bind(self.port, reuse=True)
+        try:
+            listener.listen(_BACKLOG)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+
     def release(self) -> None:
         """Give the port back."""
         self._socket.close()
+
+
+def take(port: int) -> ReservedPort:
+    """Reserve a port that was named, beside connections of an earlier run that fade out.
+
+    Raises OSError where it is in use.
+    """
+    try:
+        return ReservedPort(port)
+    except OSError as error:
+        states = _states(port) if error.errno == errno.EADDRINUSE else set()
+        if not states or _LISTENING in states:
+            raise
+        return ReservedPort(port, reuse=True)
+
+
+def _states(port: int) -> set[str]:
+    """The states of this machine's TCP sockets on the port, as proc(5) numbers them."""
+    states: set[str] = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table, encoding="ascii") as file:
+            rows = [line.split() for line in file.readlines()[1:]]
+            states.update(row[3] for row in rows if int(row[1].rpartition(":")[2], 16) == port)
+    return states
 
 
 def _bind(port: int, *, reuse: bool) -> socket.socket:

@@ -62,7 +62,7 @@ class Process:
                 stderr=writing,
                 start_new_session=True,
                 # The agent has one thread, so running Python between fork and exec is safe.
-                preexec_fn=lambda: _die_with(parent),  # noqa: PLW1509
+                preexec_fn=lambda: die_with(parent),  # noqa: PLW1509
             )
         except BaseException:
             os.close(self.fd)
@@ -116,8 +116,8 @@ def enlarge_pipe(fd: int) -> None:
             return  # over the user's quota; the default size does
 
 
-def _die_with(parent: int) -> None:
-    """Runs in the child: have the kernel kill it when the agent's thread dies."""
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process, a child of `parent`, when that one's thread dies."""
     if _libc is None:
         return
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -1,0 +1,137 @@
+"""`zlaunch doctor`: looks at this machine, or at many hosts, and starts nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from zlaunch.cli.bandwidth import measure
+from zlaunch.cli.doctor_table import as_json, print_measured, print_table
+from zlaunch.cli.find_place import find_place
+from zlaunch.cli.multinode import multinode
+from zlaunch.cli.place import Place
+from zlaunch.cli.question import KNOWN, allowed, nvml_source
+from zlaunch.cli.request import ManyHosts, Request, check
+from zlaunch.cli.signature import borrow
+from zlaunch.launcher.examination import Examination, Examined
+from zlaunch.launcher.preflight import Asked
+from zlaunch.spec.environment import Surroundings
+from zlaunch.spec.facts import Question
+from zlaunch.spec.plan import Command, Plan, make_plan
+from zlaunch.spec.topology import lay_out
+from zlaunch.system.gpus import discover
+from zlaunch.system.loop import Loop
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_WRONG = 2  # the exit code where something would make training fail
+_OF_MANY = (
+    *("hostfile", "hosts", "num_nodes", "force_ssh", "ssh", "ssh_host_keys", "connect_timeout"),
+    *("env", "env_file", "setup", "allow"),
+)
+_OF_RUN = (
+    *("num_gpus", "include", "exclude", "cpu", "device", "nproc", "python", "master_addr"),
+    "master_port",
+)
+
+
+def doctor(
+    json: Annotated[bool, typer.Option("--json", help="What was found, as data.")] = False,
+    bandwidth: Annotated[
+        bool, typer.Option("--bandwidth", help="Also run an all-reduce, and name the slow host.")
+    ] = False,
+    **options: Any,
+) -> None:
+    """Look at this machine, or at the hosts of a hostfile: what would make training fail.
+
+    The same look that `multinode` takes before each start, and a table of what is there.
+    """
+    codes = allowed(options["allow"])
+    request = _request(options)
+    check(request)
+    env = dict(os.environ)
+    with find_place(request, env) as place:
+        found = _examine(request, place, links=bandwidth)
+        wrong = [f for f in found.findings if not f.warning and f.code not in codes]
+        measured = measure(place, env, python=request.python) if bandwidth and not wrong else None
+    if json:
+        typer.echo(as_json(place, found, measured))
+    else:
+        print_table(place, found)
+        if bandwidth:
+            print_measured(found, measured)
+    if wrong:
+        raise typer.Exit(_WRONG)
+    raise typer.Exit(measured.failure.exit_code if measured and measured.failure else 0)
+
+
+borrow(doctor, multinode, only={*_OF_MANY, *_OF_RUN})
+app.command(context_settings={"help_option_names": ["-h", "--help"]})(doctor)
+
+
+def _request(options: Mapping[str, Any]) -> Request:
+    """The request of a run that has no script, on these hosts or here."""
+    many = None
+    if options["hostfile"] is not None or options["hosts"] is not None:
+        lists = {name: tuple(options[name] or ()) for name in ("env",)}
+        shared = {
+            name: options[name] for name in _OF_MANY if name in ManyHosts.__dataclass_fields__
+        }
+        codes = allowed(options["allow"])
+        files = tuple(options["env_file"] or ())
+        many = ManyHosts(**{**shared, **lists, "allow": codes, "env_files": files})
+    given = {name: options[name] for name in _OF_RUN}
+    request = Request(script="", many=many, **given)
+    if many is None and _has_no_gpu(request):
+        return replace(request, device="cpu")
+    if many is not None and many.hosts is not None and request.nproc is None:
+        return replace(request, nproc=request.num_gpus or request.cpu or 1)
+    return request
+
+
+def _has_no_gpu(request: Request) -> bool:
+    asked = request.device == "cuda" or request.num_gpus or request.include or request.exclude
+    return not asked and request.cpu is None and not discover()
+
+
+def _examine(request: Request, place: Place, *, links: bool) -> Examined:
+    gpus = place.devices.kind == "cuda"
+    nvml = nvml_source() if gpus else ""
+    question = Question(packages=KNOWN, gpus=gpus, links=links and gpus, nvml=nvml)
+    asked = Asked(question, needed=("torch", "deepspeed"))
+    loop = Loop()
+    try:
+        plan = _plan(request, place)
+        return Examination(plan, place.backend, loop, place.patience, asked).run()
+    finally:
+        loop.close()
+
+
+def _plan(request: Request, place: Place) -> Plan:
+    """A plan whose workers do nothing: they say where and with what they would run."""
+    python = request.python or sys.executable
+    cwd = str(Path.cwd())
+    commands = {
+        rank: Command((host.python or python, "-c", "pass"), (), host.workdir or cwd)
+        for rank, host in enumerate(place.hosts)
+    }
+    around = Surroundings(
+        run_id="doctor",
+        run_dir="",
+        # This machine's port is held by us for the workers; the agent has one of its own to try.
+        rendezvous=replace(place.rendezvous, port=place.rendezvous.port if place.remote else 0),
+        device=place.devices.kind,
+        target="plain",
+        ds_config=None,
+        precision=None,
+        cores=place.cores,
+        inherited=place.env,
+    )
+    plan = make_plan(lay_out(place.hosts), commands, around, None)
+    return replace(plan, inherit=place.remote, python=python, preferred=place.preferred)
