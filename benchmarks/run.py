@@ -28,6 +28,7 @@ BENCHMARKS = (
     "stalled_reader",
     "memory",
     "idle",
+    "many_hosts",
 )
 
 

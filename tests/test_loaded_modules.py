@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from zlaunch.backends.pack import payload
+from zlaunch.backends.remote import BOOTSTRAP
 from zlaunch.run.messages import Ready
 from zlaunch.run.wire import Decoder
 
@@ -67,14 +69,28 @@ def python39() -> str | None:
     return named if said.stdout.strip() == "True" else None
 
 
+def test_the_packed_agent_loads_no_more_than_it_needs() -> None:
+    """On many hosts at once what its loader or a convenience brings in counts."""
+    program = payload(7)[8:].replace(
+        b"; serve(7)", b"; import zlaunch.agent.node; print(*sys.modules)"
+    )
+    command = [sys.executable, "-I", "-S", "-c", b"import sys; exec(sys.stdin.buffer.read())"]
+    done = subprocess.run(command, input=b"import sys; " + program, capture_output=True, check=True)
+    loaded = set(done.stdout.decode().split())
+    assert "zlaunch.agent.node" in loaded
+    assert {"pathlib", "tempfile", "random", "importlib.util", "importlib.abc"} & loaded == set()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["as it lies", "packed"])
 @pytest.mark.parametrize("old", [False, True], ids=["this Python", "Python 3.9"])
-def test_an_agent_serves_without_site_packages(old: bool) -> None:
+def test_an_agent_serves_without_site_packages(old: bool, packed: bool) -> None:
     """Without `site` nothing installed can be imported; the link is closed at once."""
     python = python39() if old else sys.executable
     if python is None:
         pytest.skip("no Python 3.9 here; ZLAUNCH_TEST_PYTHON39 may name one")
-    command = [python, "-I", "-S", "-B", "-c", SERVE, ROOT]
-    done = subprocess.run(command, input=b"", capture_output=True, check=False)
+    command = [python, "-I", "-S", "-B", "-c", *((BOOTSTRAP,) if packed else (SERVE, ROOT))]
+    sent = payload(7) if packed else b""
+    done = subprocess.run(command, input=sent, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     (ready,) = Decoder().feed(done.stdout)
     assert isinstance(ready, Ready)

@@ -11,9 +11,16 @@ from pathlib import Path
 ZLAUNCH, TORCHRUN, DEEPSPEED, ACCELERATE = "zlaunch", "torchrun", "deepspeed", "accelerate"
 NAMES = (ZLAUNCH, TORCHRUN, DEEPSPEED, ACCELERATE)
 
-# What would make a launcher slower or faster than at a user's prompt, or tell a rank that it
-# is one already.
-_NOT_INHERITED = ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "RANK", "WORLD_SIZE", "LOCAL_RANK")
+# What would make a launcher slower or faster than at a user's prompt, tell a rank that it is
+# one already, or offer a host keys of whoever measures.
+_NOT_INHERITED = (
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONUNBUFFERED",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "SSH_AUTH_SOCK",
+)
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,12 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS if fields else 0.0
 
 
+def cpu_seconds_with_reaped(pid: int) -> float:
+    """The same, to the tick, and of all below that has ended and was waited for."""
+    fields = _stat(pid)
+    return sum(map(int, fields[11:15])) / _TICKS
+
+
 def voluntary_switches(pid: int) -> int:
     """How often a thread of the process went to sleep, and so was woken up."""
     count = 0

@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,8 +30,9 @@ def adopt_orphans() -> None:
 class Running:
     """A contender that runs. Times are of `time.monotonic()`."""
 
-    def __init__(self, contender: Contender, stdout: int) -> None:
+    def __init__(self, contender: Contender, stdout: int, beside: Collection[int]) -> None:
         self.name = contender.name
+        self._beside = set(beside)
         self.started = time.monotonic()
         self._process = subprocess.Popen(
             contender.argv,
@@ -94,7 +95,7 @@ class Running:
         if not self._ended_within(0):
             self._process.send_signal(signal.SIGTERM)
             self._ended_within(_GRACE)
-        while left := proc.descendants(os.getpid()):
+        while left := proc.descendants(os.getpid()) - self._beside:
             for pid in left:
                 _kill(pid)
             time.sleep(0.01)
@@ -114,9 +115,14 @@ def _kill(pid: int) -> None:
 
 
 @contextmanager
-def running(contender: Contender, stdout: int = subprocess.DEVNULL) -> Iterator[Running]:
-    """Start the contender here and see to it that nothing of it is left afterwards."""
-    process = Running(contender, stdout)
+def running(
+    contender: Contender, stdout: int = subprocess.DEVNULL, beside: Collection[int] = ()
+) -> Iterator[Running]:
+    """Start the contender here and see to it that nothing of it is left afterwards.
+
+    Of what descends from this process only `beside` stays, not even what is below those.
+    """
+    process = Running(contender, stdout, beside)
     try:
         yield process
     finally:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from harness.case import Case, Outcome, Quantity, Value
@@ -10,16 +11,29 @@ from harness.contender import NAMES, ZLAUNCH
 
 
 def markdown(outcomes: Iterable[Outcome]) -> str:
-    """One row per quantity: medians, and how many times zlaunch's they are."""
-    rows = [("", *NAMES), ("---", *("---:" for _ in NAMES))]
+    """One row per quantity: medians, and how many times zlaunch's they are.
+
+    Cases between the launchers of one machine are one table, and what has others in it the next.
+    """
     notes: list[str] = []
+    tables = [_table(list(group), notes) for _, group in groupby(outcomes, _among_usual)]
+    remarks = "".join(f"{number}. {note}\n" for number, note in enumerate(notes, 1))
+    return "\n".join([*tables, remarks] if remarks else tables)
+
+
+def _among_usual(outcome: Outcome) -> bool:
+    return {contender.name for contender in outcome.case.contenders} <= set(NAMES)
+
+
+def _table(outcomes: Sequence[Outcome], notes: list[str]) -> str:
+    there = dict.fromkeys(c.name for outcome in outcomes for c in outcome.case.contenders)
+    names = NAMES if _among_usual(outcomes[0]) else tuple(there)
+    rows = [("", *names), ("---", *("---:" for _ in names))]
     for outcome in outcomes:
         for index, quantity in enumerate(outcome.case.quantities):
-            cells = [_cell(outcome, name, index, notes) for name in NAMES]
+            cells = [_cell(outcome, name, index, notes) for name in names]
             rows.append((f"{outcome.case.title}: {quantity.name}", *cells))
-    table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    remarks = "\n".join(f"{number}. {note}" for number, note in enumerate(notes, 1))
-    return f"{table}\n\n{remarks}\n" if remarks else f"{table}\n"
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _cell(outcome: Outcome, name: str, index: int, notes: list[str]) -> str:

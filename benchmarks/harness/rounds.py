@@ -11,7 +11,7 @@ def alternate(case: Case, rounds: int) -> Outcome:
     """Let every contender do the case `rounds` times, each round begun by another one."""
     outcome = Outcome(case)
     able = [contender for contender in case.contenders if contender.cannot is None]
-    for number in range(rounds):
+    for number in range(rounds if able else 0):
         first = number % len(able)
         for contender in able[first:] + able[:first]:
             if contender.name in outcome.failures:

@@ -255,7 +255,8 @@ class Agent:
 
     def _told(self, signum: int) -> None:
         """Stop, and have the launcher stop the other nodes too: ranks may end with 0 upon TERM."""
-        self._send(Told(self._node_rank, signum))
+        if signum != signal.SIGHUP:  # the end of a keeper sends it too, and is nobody's wish
+            self._send(Told(self._node_rank, signum))
         self._stop(self._grace)
 
     def _stop(self, grace: float) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
+ENDED = "has ended"
+"""How an agent shows that it is lost where its link came to an end."""
+
 
 class Link(Protocol):
     """An agent that is being reached.

@@ -23,7 +23,7 @@ class EnteredLink(ProcessLink):
 
     def explain(self, how: str, words: str) -> str:
         """Name the cause, where it is one that can be told from the words."""
-        return explain_failure(self.host, how, words)
+        return explain_failure(self.host, self.ended(how), words)
 
 
 class LocalBackend:

@@ -23,7 +23,7 @@ class SshProcessLink(ProcessLink):
 
     def explain(self, how: str, words: str) -> str:
         """Name the host and the cause, where ssh's own words are known."""
-        return explain_failure(self.host, how, words)
+        return explain_failure(self.host, self.ended(how), words)
 
 
 class OpensshBackend:

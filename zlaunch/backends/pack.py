@@ -12,33 +12,42 @@ from functools import cache
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_ENTRY = "zlaunch.agent.node"
+_ENTRY = "zlaunch.agent.packed"
 
+# The loader is no importlib.abc.Loader: that module brings in tempfile, shutil, random and more,
+# a tenth of the agent's start.
 _PROGRAM = """\
-import importlib.abc, importlib.util, sys, zlib
+import sys
+from importlib.machinery import ModuleSpec
 SOURCES = {sources!r}
-class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class Finder:
     def find_spec(self, name, path=None, target=None):
         if name in SOURCES:
-            return importlib.util.spec_from_loader(name, self, is_package=SOURCES[name][0])
+            return ModuleSpec(name, self, is_package=SOURCES[name][0])
+    def create_module(self, spec):
+        return None
     def exec_module(self, module):
         source = SOURCES[module.__name__][1]
         exec(compile(source, "<agent>/" + module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Finder())
 from {entry} import serve
-serve({node_rank})
 """
 
 
 def payload(node_rank: int) -> bytes:
     """Return what is to be sent first: the length and the program."""
-    program = _PROGRAM.format(sources=_sources(), entry=_ENTRY, node_rank=node_rank)
-    packed = zlib.compress(program.encode(), 6)
-    body = b"import zlib; exec(zlib.decompress(" + repr(packed).encode("ascii") + b"))"
+    body = b"%s; serve(%d)" % (_program(), node_rank)
     return b"%08d" % len(body) + body
 
 
 @cache
+def _program() -> bytes:
+    """The same for all nodes, so it is packed once."""
+    program = _PROGRAM.format(sources=_sources(), entry=_ENTRY)
+    packed = zlib.compress(program.encode(), 6)
+    return b"import zlib; exec(zlib.decompress(" + repr(packed).encode("ascii") + b"))"
+
+
 def _sources() -> dict[str, tuple[bool, str]]:
     """Module name -> (is a package, source) of the entry and all that it imports of ours."""
     found: dict[str, tuple[bool, str]] = {}

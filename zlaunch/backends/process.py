@@ -7,8 +7,11 @@ import select
 import subprocess
 from collections.abc import Sequence
 
+from zlaunch.backends.base import ENDED
 from zlaunch.errors import BackendError
 from zlaunch.system.spawn import enlarge_pipe
+
+_MOMENT = 0.2  # seconds between the end of a child's output and its own
 
 
 class ProcessLink:
@@ -42,7 +45,13 @@ class ProcessLink:
 
     def explain(self, how: str, words: str) -> str:
         """Name the host, what showed, and what was printed last."""
-        return f"the agent on {self.host} {how}" + (f":\n{words}" if words else "")
+        return f"the agent on {self.host} {self.ended(how)}" + (f":\n{words}" if words else "")
+
+    def ended(self, how: str) -> str:
+        """Add the child's exit code, where it has one already."""
+        if how != ENDED or not self._ends_within(_MOMENT):
+            return how
+        return f"{how} ({self._describe(self._process.wait())})"
 
     def hang_up(self) -> None:
         """Close the child's stdin."""
@@ -54,7 +63,10 @@ class ProcessLink:
         self.hang_up()
         if not self._ends_within(timeout):
             self._process.kill()
-        code = self._process.wait()
+        return self._describe(self._process.wait())
+
+    @staticmethod
+    def _describe(code: int) -> str:
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def _ends_within(self, timeout: float) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from zlaunch.backends.base import ENDED
 from zlaunch.backends.openssh import SshOptions
 from zlaunch.backends.remote import Entrance, explain_failure
 from zlaunch.backends.ssh_connect import Way
@@ -21,6 +22,7 @@ from zlaunch.system.spawn import enlarge_pipe
 
 _AT_ONCE = 64  # hosts that keys are exchanged with at the same time
 _CHUNK = 64 << 10  # bytes moved at once
+_MOMENT = 0.2  # seconds between the end of what a host says and that of its command
 _BRIEFLY = 1.0  # seconds for threads whose connection was cut
 
 
@@ -59,7 +61,14 @@ class SshLink:
             return f"{self._host.name}: {self._failure}" + (f"\n{others}" if others else "")
         if self._channel is None:
             return f"{self._host.name}: it {self._way.silence}"
-        return explain_failure(self._host.name, how, words)
+        if how == ENDED:
+            self._mover.join(_MOMENT)
+        return explain_failure(self._host.name, f"{how}{self._ending()}", words)
+
+    def _ending(self) -> str:
+        channel = self._channel
+        code = channel.recv_exit_status() if channel and channel.exit_status_ready() else -1
+        return "" if code < 0 else f" (exit code {code})"
 
     def hang_up(self) -> None:
         """Close our side; the agent sees the end of its orders."""
@@ -73,9 +82,7 @@ class SshLink:
         if self._channel is not None:
             self._mover.join(timeout)
         self._way.abort()
-        channel = self._channel
-        code = channel.recv_exit_status() if channel and channel.exit_status_ready() else -1
-        return "connection closed" if code < 0 else f"exit code {code}"
+        return self._ending().strip(" ()") or "connection closed"
 
     def join(self, timeout: float) -> None:
         """Wait for the threads; one may be in a lookup of a name, which nothing ends."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from zlaunch.backends.ssh_types import Key, Transport
 from zlaunch.errors import BackendError
 from zlaunch.system.ssh_config import SshTarget
-from zlaunch.system.ssh_files import OPENSSH
+from zlaunch.system.ssh_lines import OPENSSH
 
 
 class KeyFiles:

@@ -23,7 +23,7 @@ from zlaunch.spec.filters import select_hosts
 from zlaunch.spec.hostfile import Host, parse_hostfile
 from zlaunch.spec.hostnames import parse_hosts
 from zlaunch.spec.propagation import chosen_environment, parse_env_option
-from zlaunch.system.routes import is_this_machine
+from zlaunch.system.here import which_are_here
 
 _SETUP = 300.0  # seconds; loading modules from a cold file system takes a minute
 _DEEPSPEED_ENV = ".deepspeed_env"
@@ -90,21 +90,14 @@ def _backends(request: Request, many: ManyHosts, hosts: tuple[Host, ...]) -> Bac
         over_ssh = OpensshBackend(by_rank, entrances, options)
     else:
         over_ssh = SshBackend(by_rank, entrances, options, Path.home())
+    here = [False] * len(hosts) if many.force_ssh else which_are_here(hosts, Path.home())
     return SeveralBackends(
-        {
-            rank: over_ssh if many.force_ssh or not _is_here(host) else _here(many, entrances[rank])
-            for rank, host in by_rank.items()
-        }
+        {rank: _here(many, entrances[rank]) if here[rank] else over_ssh for rank in by_rank}
     )
 
 
 def _here(many: ManyHosts, entrance: Entrance) -> LocalBackend:
     return LocalBackend(entrance if many.setup is not None else None)
-
-
-def _is_here(host: Host) -> bool:
-    """Whether the host is this machine: by name or address, and not behind a port or as a user."""
-    return host.port is None and host.user is None and is_this_machine(host.name)
 
 
 def _entrance(request: Request, many: ManyHosts, host: Host) -> Entrance:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from zlaunch.backends.base import Backend, Link
+from zlaunch.backends.base import ENDED, Backend, Link
 from zlaunch.errors import BackendError
 from zlaunch.run.messages import Message, Order, Ping, Pong, Ready
 from zlaunch.run.wire import Decoder, ProtocolError, encode
@@ -118,7 +118,7 @@ class Agents:
         if data is None:
             return
         if not data:
-            self._lose(agent, "has ended")
+            self._lose(agent, ENDED)
             return
         agent.heard = time.monotonic()
         try:
@@ -171,12 +171,14 @@ class Agents:
         heartbeat = self._patience.heartbeat
         if agent.lost:
             return
-        if not self._paused and time.monotonic() - agent.heard > heartbeat:
+        left = agent.heard + heartbeat - time.monotonic()
+        if left <= 0 and not self._paused:
             self._lose(agent, f"was not heard of for {heartbeat:g} s")
             return
         agent.pinged = time.time()
         self.order_one(agent.node_rank, Ping(heartbeat))
-        self._loop.after(heartbeat / _PINGS, partial(self._beat, agent))
+        pause = heartbeat / _PINGS
+        self._loop.after(min(pause, left) if left > 0 else pause, partial(self._beat, agent))
 
     def _lose(self, agent: _Agent, how: str) -> None:
         self._loop.unwatch(agent.link.incoming, READ)
@@ -185,7 +187,10 @@ class Agents:
         agent.lost = True
         self._read_words(agent)
         words = agent.words.decode(errors="replace").strip()
-        self._on_lost(agent.node_rank, agent.link.explain(how, words))
+        reason = agent.link.explain(how, words)
+        agent.orders.close()
+        agent.link.hang_up()  # should it live after all, it stops its workers now
+        self._on_lost(agent.node_rank, reason)
 
     def close(self) -> None:
         """Close all links; agents stop what is left and leave, all at the same time."""

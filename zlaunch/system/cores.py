@@ -1,10 +1,12 @@
-"""How many CPU cores this process may use."""
+"""How many CPU cores this process may use.
+
+Travels to the agent, so it stays within Python 3.9 and the standard library.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 
 
 def usable_cores() -> int:
@@ -16,7 +18,8 @@ def usable_cores() -> int:
 def _quota() -> int:
     """The quota of the own cgroup as a container sees it; without one, no bound."""
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
         return math.ceil(int(quota) / int(period))
     except (OSError, ValueError):  # cgroup v1, no limit ("max"), or no cgroup at all
         return 1 << 20

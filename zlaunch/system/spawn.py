@@ -116,13 +116,13 @@ def enlarge_pipe(fd: int) -> None:
             return  # over the user's quota; the default size does
 
 
-def die_with(parent: int) -> None:
-    """Have the kernel kill this process, a child of `parent`, when that one's thread dies."""
+def die_with(parent: int, signum: int = signal.SIGKILL) -> None:
+    """Have the kernel signal this process, a child of `parent`, when that one's thread dies."""
     if _libc is None:
         return
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _libc.prctl(_PR_SET_PDEATHSIG, signum, 0, 0, 0)
     if os.getppid() != parent:  # the agent died between fork and prctl
-        os._exit(128 + signal.SIGKILL)
+        os._exit(128 + signum)
 
 
 # Orphans: descendants that left their rank's group, adopted when their parent died

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from zlaunch.errors import BackendError
-from zlaunch.system.ssh_files import Line, Reading
+from zlaunch.system.ssh_files import Reading
+from zlaunch.system.ssh_lines import Line
 
 SYSTEM_CONFIG = Path("/etc/ssh/ssh_config")
 
@@ -63,6 +64,12 @@ def resolve(
     reading = Reading(alias, user, me, home, system_config)
     reading.read()
     return _target(reading, reading.first, port, me, home)
+
+
+def is_direct(target: SshTarget) -> bool:
+    """Whether it is reached over nothing else, at the usual port, as who asks."""
+    over = target.proxy_command is not None or target.proxy_jump
+    return not over and target.port == 22 and target.user == _local_user()
 
 
 def parse_jump(text: str) -> tuple[str | None, str, int | None]:
