@@ -28,7 +28,7 @@ PURE = {"insight", "dsconfig", "run", "spec"}
 # What a pure floor may import beside zlaunch: nothing here touches files, clocks or the world.
 PURE_MAY = {
     *("__future__", "ast", "base64", "binascii", "bisect", "collections", "copy", "dataclasses"),
-    *("decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hjson"),
+    *("decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hjson", "hmac"),
     *("ipaddress", "itertools", "json", "math", "operator", "re", "shlex", "statistics"),
     *("string", "struct", "textwrap", "tomli", "tomllib", "types", "typing", "unicodedata"),
 }
@@ -198,7 +198,7 @@ def closure(start: str) -> dict[str, ast.Module]:
     return trees
 
 
-AGENT = closure("zlaunch.agent.node")
+AGENT = {**closure("zlaunch.agent.node"), **closure("zlaunch.agent.join")}
 
 
 def too_new(tree: ast.Module) -> Iterator[str]:

@@ -26,7 +26,7 @@ from zlaunch.run.lifecycle import (
     StopWorkers,
     step,
 )
-from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, Started
+from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, Started, Told
 
 NODES = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
 GRACE = 30.0
@@ -175,6 +175,32 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
         [GRACE, 0.0],
         130,
     ),
+    "a node is told to stop, and all end well": (
+        [Told(1, 15), *map(end, range(4)), *closed(0, 1, 2, 3)],
+        [GRACE],
+        143,
+    ),
+    "every node is told, and so are we, at their own pace": (
+        [Told(1, 15), Told(0, 15), TERM, *(killed(r, 15) for r in range(4)), *closed(*range(4))],
+        [GRACE],
+        143,
+    ),
+    "a node is told, then we, twice": (
+        [Told(1, 15), INT, INT, *map(killed, range(4)), *closed(0, 1, 2, 3)],
+        [GRACE, 0.0],
+        143,
+    ),
+    "a node is told twice": (
+        [Told(1, 2), (0.1, Told(1, 2)), Told(1, 2), *map(killed, range(4)), *closed(*range(4))],
+        [GRACE, 0.0],
+        130,
+    ),
+    "we are told, and then the nodes": ([TERM, Told(0, 15), *closed(*range(4))], [GRACE], 143),
+    "a node is told after a failure": (
+        [end(2, 7), Told(0, 15), *closed(*range(4))],
+        [GRACE],
+        7,
+    ),
     "INT three times": ([INT, INT, INT, INT, *closed(0, 1, 2, 3)], [GRACE, 0.0], 130),
 }
 
@@ -196,6 +222,7 @@ STARTING: dict[str, tuple[list[Timed], int]] = {
     "agent lost, then INT": ([NODE0_LOST, INT], 130),
     "INT": ([INT], 130),
     "TERM with one ready": ([READY[1], TERM], 143),
+    "a node is told to stop": ([READY[1], Told(1, 2)], 130),
 }
 
 
@@ -292,6 +319,7 @@ anything = st.one_of(
     st.builds(Refused, st.integers(0, 3), st.text(max_size=3)),
     st.builds(Output, st.integers(0, 3), st.binary(max_size=3)),
     st.builds(Started, st.integers(0, 3), st.just(1), st.just(1.0)),
+    st.builds(Told, st.sampled_from([0, 1]), st.sampled_from([2, 15])),
 )
 
 
@@ -322,7 +350,7 @@ def test_any_history_ends_once_and_never_with_0_when_something_was_amiss(
             assert actions == ()
         else:
             failed = isinstance(event, Exited) and event.exit.status != 0
-            amiss |= failed or isinstance(event, (AgentLost, Interrupted, Refused))
+            amiss |= failed or isinstance(event, (AgentLost, Told, Interrupted, Refused))
         assert all(a.at > history.now for a in actions if isinstance(a, SetDeadline))
     assert history.actions.count(StartWorkers("10.0.0.1", 29500)) <= 1
     assert sorted(history.stops, reverse=True) == history.stops

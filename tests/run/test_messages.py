@@ -16,6 +16,7 @@ from zlaunch.run.messages import (
     Closed,
     Exit,
     Exited,
+    Farewell,
     FindRoute,
     Inspect,
     Inspected,
@@ -34,6 +35,7 @@ from zlaunch.run.messages import (
     Start,
     Started,
     Stop,
+    Told,
 )
 from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.facts import Facts, Gpu, Question
@@ -118,6 +120,8 @@ SENT: list[Message] = [
     Output(3, b""),
     Exited(3, Exit(signal=9), 1.5),
     Closed(3),
+    Told(1, 15),
+    Farewell(143, "run r was stopped by SIGTERM"),
 ]
 
 

@@ -138,6 +138,20 @@ def test_device_order(inherited: dict[str, str], order: str | None) -> None:
     assert inside.get("CUDA_DEVICE_ORDER") == order
 
 
+def test_a_node_of_its_own_has_its_own_environment() -> None:
+    mine = {"CUDA_VISIBLE_DEVICES": "5", "OMP_NUM_THREADS": "3"}
+    theirs = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    changes = {"inherited": {"OMP_NUM_THREADS": "9"}, "on_node": {0: mine, 1: theirs}, "cores": {}}
+    first, second = seen(0, **changes), seen(1, **changes)
+    assert "CUDA_DEVICE_ORDER" not in first
+    assert first["OMP_NUM_THREADS"] == "3"
+    assert first["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "1"
+    assert second["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+    assert second["TORCH_NCCL_ASYNC_ERROR_HANDLING"] == "0"
+    own = worker_environment(UNEVEN, UNEVEN.workers[1], replace(AROUND, **changes))  # type: ignore[arg-type]
+    assert "OMP_NUM_THREADS" not in own  # the agent counts its cores
+
+
 def test_device_tokens_stay_as_typed() -> None:
     topology = lay_out([Host("a", ("MIG-c0ffee", "GPU-1a2b", 7))])
     env = worker_environment(topology, topology.workers[1], replace(AROUND, cores={0: 1}))

@@ -22,9 +22,11 @@ from zlaunch.run.messages import (
     Event,
     Exit,
     Exited,
+    Farewell,
     FindRoute,
     Inspect,
     Listen,
+    Message,
     Output,
     Ping,
     Pong,
@@ -35,10 +37,12 @@ from zlaunch.run.messages import (
     Start,
     Started,
     Stop,
+    Told,
 )
 from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.worker import WorkerSpec
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
+from zlaunch.system.routes import ends_of_ssh
 from zlaunch.system.spawn import Process, adopt_orphans, reap_orphans, sweep
 from zlaunch.system.stream import OutStream
 
@@ -55,6 +59,7 @@ class _Worker:
         self.rank = rank
         self.process = process
         self.exit: Exit | None = None
+        self.told = False  # to end, by TERM
         self.group_ended = False
         self.drained = False
 
@@ -78,16 +83,16 @@ class Agent:
         self._paused = False
         self._launcher_gone = False
         self._started = False
+        self.farewell: Farewell | None = None
 
     def run(self) -> None:
         """Serve until the link is closed and no worker is left."""
         adopt_orphans()
-        stop_signals = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-        self._loop.on_signal(stop_signals, lambda _: self._stop(self._grace))
+        self._loop.on_stop_signals(self._told)
         self._loop.on_signal([signal.SIGCHLD], lambda _: self._reap())
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)
-        self._send(_ready(self._node_rank, self._scout.port))
+        self._send(Ready(self._node_rank, os.getpid(), self._scout.port, *ends_of_ssh()))
         try:
             self._loop.run()
         finally:  # whatever goes wrong here, the workers do not outlive it
@@ -114,16 +119,21 @@ class Agent:
             self._lose_launcher()  # whoever speaks there is no launcher
             return
         for order in orders:
-            if isinstance(order, Start):
-                self._start(order)
-            elif isinstance(order, Stop):
-                self._stop(order.grace)
-            elif isinstance(order, Signal):
-                self._pass_on(order.signum)
-            elif isinstance(order, (FindRoute, Inspect, Listen, Reach)):
-                self._scout.answer(order)
-            elif isinstance(order, Ping):
-                self._answer(order)
+            self._obey(order)
+
+    def _obey(self, order: Message) -> None:
+        if isinstance(order, Start):
+            self._start(order)
+        elif isinstance(order, Stop):
+            self._stop(order.grace)
+        elif isinstance(order, Signal):
+            self._pass_on(order.signum)
+        elif isinstance(order, (FindRoute, Inspect, Listen, Reach)):
+            self._scout.answer(order)
+        elif isinstance(order, Ping):
+            self._answer(order)
+        elif isinstance(order, Farewell):
+            self.farewell = order
 
     def _answer(self, ping: Ping) -> None:
         """Say that we live, and set the time by which the launcher has to say so again."""
@@ -198,8 +208,7 @@ class Agent:
             self._paused = False
             for worker in self._workers.values():
                 if not worker.drained:
-                    callback = partial(self._read_output, worker)
-                    self._loop.watch(worker.process.fd, READ, callback)
+                    self._loop.watch(worker.process.fd, READ, partial(self._read_output, worker))
 
     def _close_pipe(self, worker: _Worker) -> None:
         """Let go of the pipe, after a last look: what is in it was written in time."""
@@ -250,9 +259,16 @@ class Agent:
         """Seconds for what outlives a main process; none once the grace is over."""
         return 0.0 if self._killing else _LINGER
 
+    def _told(self, signum: int) -> None:
+        """Stop, and have the launcher stop the other nodes too: ranks may end with 0 upon TERM."""
+        if signum != signal.SIGHUP:  # the end of a keeper sends it too, and is nobody's wish
+            self._send(Told(self._node_rank, signum))
+        self._stop(self._grace)
+
     def _stop(self, grace: float) -> None:
         for worker in self._workers.values():
-            if worker.exit is None and grace > 0:
+            if worker.exit is None and grace > 0 and not worker.told:
+                worker.told = True
                 worker.process.signal(signal.SIGTERM)
                 worker.process.signal(signal.SIGCONT)  # a stopped process cannot obey
         if self._kill_timer is not None:
@@ -278,13 +294,6 @@ class Agent:
             sweep()
         if self._launcher_gone:
             self._loop.stop()
-
-
-def _ready(node_rank: int, port: int) -> Ready:
-    """Sshd names both ends of its connection: client, its port, server, its port."""
-    ends = os.environ.get("SSH_CONNECTION", "").split()
-    peer, address = (ends[0], ends[2]) if len(ends) == 4 else ("", "")
-    return Ready(node_rank, os.getpid(), port, address, peer)
 
 
 def serve(node_rank: int) -> None:

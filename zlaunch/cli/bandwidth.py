@@ -18,10 +18,10 @@ from zlaunch.errors import InputError
 from zlaunch.insight.bandwidth import Bandwidth, read_bandwidth
 from zlaunch.insight.loss_scale import LossScaleState
 from zlaunch.launcher import report
-from zlaunch.launcher.launcher import FORWARDED_SIGNALS, STOP_SIGNALS, Launcher
+from zlaunch.launcher.launcher import FORWARDED_SIGNALS, Launcher
 from zlaunch.launcher.output import Output
 from zlaunch.run.outcome import ZLAUNCH_FAILED, Outcome
-from zlaunch.system.loop import Loop
+from zlaunch.system.loop import STOP_SIGNALS, Loop
 from zlaunch.system.rundir import RunDir, RunStore, new_run_id, unwritable
 
 WORKER = Path(zlaunch.__file__).parent / "workers" / "all_reduce.py"

@@ -11,11 +11,20 @@ from zlaunch.system.busy_port import reserve
 
 
 @contextmanager
-def find_place(request: Request, env: Mapping[str, str]) -> Iterator[Place]:
-    """Give the place of a run.
+def find_place(request: Request, env: Mapping[str, str], *, gather: bool = True) -> Iterator[Place]:
+    """Give the place of a run; without `gather`, one where nodes that have to join are supposed.
 
     Raises InputError for hosts, devices or a port that cannot be had.
     """
+    if request.join is not None:
+        from zlaunch.cli.join_place import joined_place, supposed_place
+
+        if gather:
+            with joined_place(request, request.join, env) as place:
+                yield place
+        else:
+            yield supposed_place(request, request.join, env)
+        return
     if request.many is not None:
         from zlaunch.cli.many_hosts import many_hosts
 

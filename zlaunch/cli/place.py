@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zlaunch.backends.base import Backend
 from zlaunch.backends.local import LocalBackend
@@ -12,6 +12,7 @@ from zlaunch.launcher.agents import Patience
 from zlaunch.spec.devices import choose_slots, visible_slots
 from zlaunch.spec.environment import DeviceKind, Rendezvous
 from zlaunch.spec.hostfile import Host
+from zlaunch.spec.plan import Command
 from zlaunch.spec.slots import Slot
 from zlaunch.system.cores import usable_cores
 from zlaunch.system.gpus import discover
@@ -36,7 +37,9 @@ class Place:
 
     `env` is what their workers inherit from the launcher; `cores` is known of this machine
     only. A `remote` place is not this machine alone. `preferred` names those of `env` that give
-    way to what a set-up command makes of them on a host.
+    way to what a set-up command makes of them on a host. Where nodes were started by themselves,
+    `commands` and `on_node` hold their own command lines and what the plan has to know of
+    their own environments, by node rank.
     """
 
     hosts: tuple[Host, ...]
@@ -48,6 +51,8 @@ class Place:
     cores: Mapping[int, int]
     remote: bool = False
     preferred: tuple[str, ...] = ()
+    commands: Mapping[int, Command] = field(default_factory=dict)
+    on_node: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
 def this_machine(request: Request, env: Mapping[str, str], port: int) -> Place:

@@ -51,7 +51,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
 
     Raises InputError (or another ZlaunchError) for what cannot be done as asked.
     """
-    cwd = _working_directory()
+    cwd = working_directory()
     facts = read_facts(request)
     prefix = command_prefix(request)
     topology = lay_out(place.hosts)
@@ -69,14 +69,17 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         precision=ds.precision,
         cores=place.cores,
         inherited=place.env,
+        on_node=place.on_node,
     )
     args = _script_args(request, path)
     asked_in_args = args != request.args
-    option = _local_rank_option(request, facts)
+    option = local_rank_option(request, facts)
     commands = {
         node_rank: Command(_on_host(prefix, host, request), args, host.workdir or cwd, option)
         for node_rank, host in enumerate(place.hosts)
     }
+    for node_rank, own in place.commands.items():
+        commands[node_rank] = replace(own, args=_with_ds_config(own.args, path))
     plan = make_plan(topology, commands, around, ds.config)
     if place.remote:
         plan = replace(
@@ -118,25 +121,39 @@ def _files(run: RunDir, ds: DsConfig) -> tuple[tuple[str, str], ...]:
 
 def _script_args(request: Request, ds_config: str | None) -> tuple[str, ...]:
     wanted = "--ds-arg" if request.ds_arg else PLACEHOLDER
-    args = request.args
-    if ds_config is None:
-        if request.ds_arg or any(PLACEHOLDER in arg for arg in args):
-            raise InputError(
-                f"{wanted} asks for a ds_config, and this run has none",
-                hint="choose a recipe with DeepSpeed, or --ds-config FILE",
-            )
-        return args
-    args = tuple(arg.replace(PLACEHOLDER, ds_config) for arg in args)
-    return (*args, request.ds_arg, ds_config) if request.ds_arg else args
+    return _with_ds_config(script_args(request), ds_config, wanted)
 
 
-def _local_rank_option(request: Request, facts: ScriptFacts) -> str | None:
+def script_args(request: Request) -> tuple[str, ...]:
+    """Return the script's arguments before it is known where the ds_config is."""
+    return (*request.args, request.ds_arg, PLACEHOLDER) if request.ds_arg else request.args
+
+
+def _with_ds_config(
+    args: tuple[str, ...], ds_config: str | None, wanted: str = PLACEHOLDER
+) -> tuple[str, ...]:
+    if ds_config is not None:
+        return tuple(arg.replace(PLACEHOLDER, ds_config) for arg in args)
+    if any(PLACEHOLDER in arg for arg in args):
+        raise InputError(
+            f"{wanted} asks for a ds_config, and this run has none",
+            hint="choose a recipe with DeepSpeed, or --ds-config FILE",
+        )
+    return args
+
+
+def local_rank_option(request: Request, facts: ScriptFacts) -> str | None:
+    """Return the option that carries LOCAL_RANK to the script, None where it wants none."""
     if request.local_rank_arg == "always":
         return facts.local_rank_option or "--local_rank"
     return facts.local_rank_option if request.local_rank_arg == "auto" else None
 
 
-def _working_directory() -> str:
+def working_directory() -> str:
+    """Return where we are.
+
+    Raises InputError where that was removed.
+    """
     try:
         return str(Path.cwd())
     except OSError as error:
@@ -148,6 +165,6 @@ def _details(env: Mapping[str, str], place: Place) -> tuple[str, ...]:
     details = []
     if names := replaced(env):
         details.append(f"replaced inherited {', '.join(names)}")
-    if place.remote:
+    if place.env and place.remote:
         details.append(f"sent to the hosts: {', '.join(sorted(place.env))}")
     return tuple(details)

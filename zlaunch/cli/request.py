@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from zlaunch.errors import InputError
+from zlaunch.spec.joining import Membership
 from zlaunch.spec.slots import MAX_SLOTS
 
 DeviceChoice = Literal["auto", "cuda", "cpu"]
@@ -39,6 +40,16 @@ class ManyHosts:
     setup: str | None = None
     preflight: bool = True
     allow: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Join:
+    """What only `join` has; times in seconds. The token itself is read when it is needed."""
+
+    member: Membership
+    token_file: str | None = None
+    timeout: float = 300.0
+    heartbeat: float = 15.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +90,7 @@ class Request:
     quiet: bool = False
     verbose: bool = False
     many: ManyHosts | None = None
+    join: Join | None = None
 
     @property
     def wants_deepspeed(self) -> bool:
@@ -114,6 +126,8 @@ def check(request: Request) -> None:
     _check_numbers(request)
     if request.many is not None:
         _check_many(request.many)
+    if request.join is not None:
+        _check_join(request.join, request.master_port)
 
 
 def _check_texts(request: Request) -> None:
@@ -159,11 +173,21 @@ def _check_numbers(request: Request) -> None:
 def _check_many(many: ManyHosts) -> None:
     if (many.hostfile is None) == (many.hosts is None):
         raise InputError("multinode needs --hostfile FILE or --hosts A,B; one of them")
-    for name, value in (
-        ("--connect-timeout", many.connect_timeout),
-        ("--heartbeat", many.heartbeat),
-    ):
-        if not 0.5 <= value < 86400:
-            raise InputError(f"{name} {value:g}: seconds from 0.5 on are needed")
+    _check_seconds({"--connect-timeout": many.connect_timeout, "--heartbeat": many.heartbeat})
     if many.setup is not None and ("\0" in many.setup or not many.setup.strip()):
         raise InputError("--setup is no command", hint="such as --setup 'source env.sh'")
+
+
+def _check_join(join: Join, master_port: int) -> None:
+    _check_seconds({"--join-timeout": join.timeout, "--heartbeat": join.heartbeat})
+    if master_port == join.member.port and join.member.nnodes > 1:
+        raise InputError(
+            f"--master-port {master_port} is where the nodes meet, and rank 0 needs another",
+            hint="leave --master-port out to have a free one picked",
+        )
+
+
+def _check_seconds(given: dict[str, float]) -> None:
+    for name, value in given.items():
+        if not 0.5 <= value < 86400:
+            raise InputError(f"{name} {value:g}: seconds from 0.5 on are needed")

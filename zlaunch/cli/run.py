@@ -8,6 +8,7 @@ import typer
 
 from zlaunch.cli.request import (
     DeviceChoice,
+    Join,
     LocalRankArg,
     ManyHosts,
     Precision,
@@ -89,7 +90,6 @@ def run(
     ] = None,
     local_rank_arg: Annotated[
         LocalRankArg,
-        ManyHosts,
         typer.Option("--local-rank-arg", help="Add --local_rank=N; auto: where SCRIPT reads it."),
     ] = "auto",
     no_local_rank: Annotated[
@@ -130,7 +130,7 @@ def run(
     raise typer.Exit(start(request))
 
 
-def request_of(many: ManyHosts | None = None, **options: Any) -> Request:
+def request_of(many: ManyHosts | None = None, join: Join | None = None, **options: Any) -> Request:
     """Return the request that the options of `run`, by their names, make.
 
     Raises InputError.
@@ -142,7 +142,7 @@ def request_of(many: ManyHosts | None = None, **options: Any) -> Request:
     fields = {name: options[name] for name in Request.__dataclass_fields__ if name in options}
     for name in ("args", "overrides"):
         fields[name] = tuple(fields[name] or ())
-    return Request(**fields, many=many)
+    return Request(**fields, many=many, join=join)
 
 
 def _refuse_many_nodes(num_nodes: int | None, hostfile: str | None) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import time
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from zlaunch import __version__
@@ -15,7 +17,7 @@ from zlaunch.cli.place import Place
 from zlaunch.cli.prepare import Prepared, prepare
 from zlaunch.cli.request import Request, check
 from zlaunch.dsconfig.render import to_json
-from zlaunch.errors import InputError
+from zlaunch.errors import BatchError, InputError
 from zlaunch.insight.loss_scale import LossScaleState
 from zlaunch.launcher import report
 from zlaunch.launcher.launcher import Launcher
@@ -33,7 +35,7 @@ def dry_run(request: Request, *, as_json: bool) -> None:
     check(request)
     env = dict(os.environ)
     run = RunStore(home_directory(env)).run(new_run_id())
-    with find_place(request, env) as place:
+    with find_place(request, env, gather=False) as place:
         prepared = prepare(request, env, run, place)
     if as_json:
         print(json.dumps(prepared.plan.to_json(), indent=2))  # noqa: T201
@@ -49,9 +51,21 @@ def start(request: Request) -> int:
     env = dict(os.environ)
     store = RunStore(home_directory(env))
     run = store.run(new_run_id())
+    if request.join is not None:
+        _rehearse(request, env, run)
     with find_place(request, env) as place:
         prepared = prepare(request, env, run, place)
         return _carry_out(request, prepared, store, run, env)
+
+
+def _rehearse(request: Request, env: Mapping[str, str], run: RunDir) -> None:
+    """Find what is wrong with the input before anybody is waited for.
+
+    Save what depends on the number of ranks, which is not known yet.
+    """
+    anyhow = replace(request, console_ranks="all")
+    with suppress(BatchError), find_place(anyhow, env, gather=False) as place:
+        prepare(anyhow, env, run, place)
 
 
 def _carry_out(

@@ -11,7 +11,7 @@ from zlaunch.backends.base import Backend
 from zlaunch.launcher.agents import Agents, Patience
 from zlaunch.launcher.output import Output
 from zlaunch.launcher.preflight import ANSWERS, Asked, Fitness, Preflight, describe
-from zlaunch.launcher.report import describe_ranks
+from zlaunch.launcher.report import describe_ranks, farewell
 from zlaunch.run import lifecycle
 from zlaunch.run.lifecycle import (
     Action,
@@ -32,12 +32,14 @@ from zlaunch.run.messages import (
     ORDERS,
     Closed,
     Exited,
+    Farewell,
     Message,
     Refused,
     Signal,
     Start,
     Started,
     Stop,
+    Told,
 )
 from zlaunch.run.messages import (
     Output as OutputEvent,
@@ -48,7 +50,6 @@ from zlaunch.spec.plan import Plan
 from zlaunch.system.console import Console
 from zlaunch.system.loop import Loop, Timer
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FORWARDED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -91,19 +92,22 @@ class Launcher:
         try:
             self._agents.reach(self._plan.topology.nodes)
             self._loop.run()
+            self._say_farewell()
         finally:
             self._console.when_room(lambda: None)
             self._agents.close()
         assert self._outcome is not None
         return self._outcome
 
-    def _install_handlers(self) -> None:
-        """Before the first start, so that no signal finds ranks without somebody to stop them.
+    def _say_farewell(self) -> None:
+        """Tell the agents, some of which somebody started on their own node, how it ended."""
+        assert self._outcome is not None
+        words = farewell(self._plan.run_id, self._outcome)
+        self._agents.order(Farewell(self._outcome.exit_code, words))
 
-        A signal that is ignored already stays so: `nohup zlaunch` lives on after a hang-up.
-        """
-        stops = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
-        self._loop.on_signal(stops, self.interrupt)
+    def _install_handlers(self) -> None:
+        """Before the first start, so that no signal finds ranks without somebody to stop them."""
+        self._loop.on_stop_signals(self.interrupt)
         self._loop.on_signal(FORWARDED_SIGNALS, lambda signum: self._agents.order(Signal(signum)))
 
     # Messages
@@ -116,6 +120,8 @@ class Launcher:
                 written.setdefault(message.rank, []).append(message.data)
             elif isinstance(message, ANSWERS):
                 self._preflight.take(message)
+            elif isinstance(message, Told):
+                self._told(message)
             elif not isinstance(message, ORDERS):
                 self._take_output(written)
                 self._note(message)
@@ -137,7 +143,7 @@ class Launcher:
             self.pids[event.rank] = event.pid
         elif isinstance(event, Closed):
             self._output.end(event.rank)
-        if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted)):
+        if isinstance(event, (Started, Exited, Refused, AgentLost, Interrupted, Told)):
             fields = {"event": type(event).__name__, "at": time.time(), **vars(event)}
             if isinstance(event, Exited):
                 fields["exit"] = vars(event.exit)
@@ -159,6 +165,15 @@ class Launcher:
             self._console.say(f"{name}: stopping {left}; again to kill at once")
         elif self._state.phase is lifecycle.Phase.KILLING and self._state.phase is not before:
             self._console.say(f"{name}: killing {left}")
+
+    def _told(self, event: Told) -> None:
+        self._note(event)
+        before, left = self._state.phase, describe_ranks(self._state.open)
+        self._happen(event)
+        if self._state.phase is not before:
+            name = signal.Signals(event.signum).name
+            doing = "killing" if self._state.phase is lifecycle.Phase.KILLING else "stopping"
+            self._console.say(f"node {event.node_rank} got {name}: {doing} {left}")
 
     def _happen(self, event: Happening) -> None:
         self._state, actions = lifecycle.step(self._state, event, time.monotonic())

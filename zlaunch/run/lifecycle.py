@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
-from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused
+from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused, Told
 from zlaunch.run.outcome import Outcome
 
 # The agent itself kills at the end of the grace; the launcher waits this much longer for
@@ -119,7 +119,8 @@ class RunState:
     """All that the rules look at.
 
     `nodes` maps a node rank to its ranks; `waiting` holds nodes whose agent is not ready;
-    `open` holds ranks that are not closed yet. `grace` is in seconds.
+    `open` holds ranks that are not closed yet. `grace` is in seconds. `signalled_at` and `told`,
+    by node rank, are when we or a node's agent last got a stop signal.
     """
 
     nodes: Mapping[int, frozenset[int]]
@@ -131,6 +132,7 @@ class RunState:
     first_failure: Exited | None = None
     stopped_by: int | None = None
     signalled_at: float | None = None
+    told: Mapping[int, float] = field(default_factory=dict)
     trouble: str | None = None
     unfit: bool = False
 
@@ -215,6 +217,20 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
     return _stop(state, event.reason, now)
 
 
+def _told(state: RunState, event: Told, now: float) -> Step:
+    # A scheduler may send its signal to many nodes; a second one to the same node is a person's.
+    before = state.told.get(event.node_rank)
+    if before is not None and now - before < _SECOND_SIGNAL_APART:
+        return state, ()
+    state = replace(state, told={**state.told, event.node_rank: now})
+    if state.phase in (Phase.STARTING, Phase.RUNNING):
+        state = replace(state, stopped_by=event.signum)
+        return _stop(state, f"node {event.node_rank} was told to stop", now)
+    if before is None or state.phase is Phase.KILLING:
+        return state, ()
+    return _kill(state, "asked again", now)
+
+
 def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
     before = state.signalled_at
     if before is not None and now - before < _SECOND_SIGNAL_APART:
@@ -225,6 +241,8 @@ def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
         return _stop(state, "interrupted", now)
     if state.phase is Phase.KILLING:
         return state, ()
+    if before is None and state.stopped_by is not None:
+        return state, ()  # a node was told first; this is the same wish, not a second one
     # Whoever presses Ctrl-C while ranks are being stopped wants the end now.
     state = replace(state, stopped_by=state.stopped_by or event.signum)
     return _kill(state, "asked again", now)
@@ -272,5 +290,6 @@ _RULES: Mapping[type, Callable[[RunState, Any, float], Step]] = {
     Closed: _closed,
     AgentLost: _agent_lost,
     Interrupted: _interrupted,
+    Told: _told,
     DeadlinePassed: _deadline_passed,
 }

@@ -125,6 +125,14 @@ class Closed:
     rank: int
 
 
+@dataclass(frozen=True)
+class Told:
+    """A signal told the agent to stop: whoever sent it on that node means the run."""
+
+    node_rank: int
+    signum: int
+
+
 # Orders: from the launcher to an agent.
 
 
@@ -195,9 +203,28 @@ class Ping:
     within: float
 
 
+@dataclass(frozen=True)
+class Farewell:
+    """The run is over: its exit code, and how it went in one line. The link closes next."""
+
+    exit_code: int
+    words: str
+
+
 Event = Union[
-    Ready, Pong, Routed, Inspected, Listening, Reached, Started, Refused, Output, Exited, Closed
+    Ready,
+    Pong,
+    Routed,
+    Inspected,
+    Listening,
+    Reached,
+    Started,
+    Refused,
+    Output,
+    Exited,
+    Closed,
+    Told,
 ]
-Order = Union[Start, Stop, Signal, FindRoute, Inspect, Listen, Reach, Ping]
+Order = Union[Start, Stop, Signal, FindRoute, Inspect, Listen, Reach, Ping, Farewell]
 Message = Union[Event, Order]
-ORDERS = (Start, Stop, Signal, FindRoute, Inspect, Listen, Reach, Ping)
+ORDERS = (Start, Stop, Signal, FindRoute, Inspect, Listen, Reach, Ping, Farewell)

@@ -20,6 +20,7 @@ from zlaunch.run.messages import (
     Closed,
     Exit,
     Exited,
+    Farewell,
     FindRoute,
     Inspect,
     Inspected,
@@ -38,6 +39,7 @@ from zlaunch.run.messages import (
     Start,
     Started,
     Stop,
+    Told,
 )
 from zlaunch.spec.facts import Facts, Question
 from zlaunch.spec.worker import NodePlan, WorkerSpec
@@ -103,8 +105,8 @@ def _decode(kind: int, body: bytes) -> Message:
 _PLAIN = {
     kind.__name__: kind
     for kind in (
-        *(Ready, Pong, Routed, Listening, Reached, Started, Refused, Closed),
-        *(Stop, Signal, FindRoute, Listen, Reach, Ping),
+        *(Ready, Pong, Routed, Listening, Reached, Started, Refused, Closed, Told),
+        *(Stop, Signal, FindRoute, Listen, Reach, Ping, Farewell),
     )
 }
 

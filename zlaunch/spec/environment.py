@@ -8,7 +8,7 @@ node (torchrun's meaning, which DeepSpeed's modulo rule equals on even nodes).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from zlaunch.spec.topology import Topology, Worker
@@ -30,7 +30,8 @@ class Surroundings:
     """What the environment of every worker of a run is made from.
 
     `run_dir` and `ds_config` are paths; `cores` maps a node rank to its usable cores;
-    `inherited` is the environment that the workers start from.
+    `inherited` is the environment that the workers start from; on the nodes in `on_node` it is
+    another one, of which no more than CONSULTED needs to be known.
     """
 
     run_id: str
@@ -42,6 +43,11 @@ class Surroundings:
     precision: str | None
     cores: Mapping[int, int]
     inherited: Mapping[str, str]
+    on_node: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+    def inherited_by(self, worker: Worker) -> Mapping[str, str]:
+        """The environment that this worker starts from, as far as it is known."""
+        return self.on_node.get(worker.node_rank, self.inherited)
 
 
 def worker_environment(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
@@ -54,7 +60,7 @@ def worker_environment(topology: Topology, worker: Worker, around: Surroundings)
         **_devices(topology, worker, around),
         **_threads(topology, worker, around),
         "PYTHONUNBUFFERED": "1",
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": around.inherited.get(
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": around.inherited_by(worker).get(
             "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"
         ),
         **_zlaunch(around),
@@ -99,16 +105,17 @@ def _devices(topology: Topology, worker: Worker, around: Surroundings) -> dict[s
         return {"DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
     slots = topology.nodes[worker.node_rank].slots
     env = {"CUDA_VISIBLE_DEVICES": ",".join(str(slot) for slot in slots)}
-    if "CUDA_VISIBLE_DEVICES" not in around.inherited:
+    inherited = around.inherited_by(worker)
+    if "CUDA_VISIBLE_DEVICES" not in inherited:
         # Indices chosen here are those of NVML and nvidia-smi; CUDA's own order, fastest
         # first, is another one on a machine with different cards.
-        env["CUDA_DEVICE_ORDER"] = around.inherited.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+        env["CUDA_DEVICE_ORDER"] = inherited.get("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     return env
 
 
 def _threads(topology: Topology, worker: Worker, around: Surroundings) -> dict[str, str]:
     """OMP_NUM_THREADS: the user's value, else the node's usable cores shared by its ranks."""
-    given = around.inherited.get("OMP_NUM_THREADS")
+    given = around.inherited_by(worker).get("OMP_NUM_THREADS")
     cores = around.cores.get(worker.node_rank)
     if cores is None:  # the agent counts them there
         return {"OMP_NUM_THREADS": given} if given else {}
@@ -150,6 +157,13 @@ OWNED = (
     "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_USE_AGENT_STORE",
     "TORCHELASTIC_ERROR_FILE", "ZLAUNCH_RUN_ID", "ZLAUNCH_RUN_DIR", "ZLAUNCH_DS_CONFIG",
+)  # fmt: skip
+
+
+# Names of which the plan has to know what a worker would inherit.
+CONSULTED = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 
 from zlaunch.errors import InputError
 from zlaunch.system.ports import ReservedPort
@@ -19,13 +20,8 @@ def reserve(port: int = 0) -> ReservedPort:
     try:
         return ReservedPort(port)
     except OSError as error:
-        if error.errno == errno.EACCES:
-            raise InputError(
-                f"port {port} may not be used: {error.strerror}",
-                hint="choose one above 1023, or leave --master-port out",
-            ) from error
         if error.errno != errno.EADDRINUSE:
-            raise
+            raise _not_to_be_had(port, error, "or leave --master-port out") from error
     # Connections of an earlier run may still be fading out (TIME_WAIT); they disturb nobody.
     holder, fading = _users(port)
     if holder is None and fading:
@@ -33,6 +29,30 @@ def reserve(port: int = 0) -> ReservedPort:
     raise InputError(
         f"port {port} is in use{holder or ''}",
         hint="choose another --master-port, or leave it out to have a free one picked",
+    )
+
+
+def listen(port: int, way_out: str) -> socket.socket:
+    """Listen on `port`, for IPv4 and IPv6 where the machine has both.
+
+    Raises InputError where it is busy; `way_out` is what the user may do then.
+    """
+    dual = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if dual else socket.AF_INET
+    try:
+        return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise _not_to_be_had(port, error, way_out) from error
+    holder, _ = _users(port)
+    raise InputError(f"port {port} is in use{holder or ''}", hint=way_out)
+
+
+def _not_to_be_had(port: int, error: OSError, way_out: str) -> Exception:
+    if error.errno != errno.EACCES:
+        return error
+    return InputError(
+        f"port {port} may not be used: {error.strerror}", hint=f"choose one above 1023, {way_out}"
     )
 
 

@@ -17,6 +17,7 @@ from typing import Callable
 
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 Callback = Callable[[], None]
 
@@ -109,6 +110,14 @@ class Loop:
         for signum in signums:
             self._on_signal[signum] = callback
             signal.signal(signum, self._note_signal)
+
+    def on_stop_signals(self, callback: Callable[[int], None]) -> None:
+        """Call back with each signal that asks a process to end.
+
+        One that is ignored already stays so: `nohup zlaunch` lives on after a hang-up.
+        """
+        heard = [s for s in STOP_SIGNALS if signal.getsignal(s) is not signal.SIG_IGN]
+        self.on_signal(heard, callback)
 
     def _note_signal(self, signum: int, _frame: object) -> None:
         # The descriptor only wakes the loop: it may be full, and then forgets which signal.

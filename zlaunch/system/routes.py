@@ -5,6 +5,7 @@ Travels to the agent, so it stays within Python 3.9 and the standard library.
 
 from __future__ import annotations
 
+import os
 import socket
 
 
@@ -20,6 +21,12 @@ def own_address_towards(peer: str) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
+
+
+def ends_of_ssh() -> tuple[str, str]:
+    """Both ends of the connection that sshd started us for, ours first; "" without one."""
+    ends = os.environ.get("SSH_CONNECTION", "").split()  # client, its port, server, its port
+    return (ends[2], ends[0]) if len(ends) == 4 else ("", "")
 
 
 def is_this_machine(host: str) -> bool:
