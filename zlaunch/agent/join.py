@@ -11,6 +11,7 @@ import time
 from typing import Callable
 
 from zlaunch import __version__
+from zlaunch.agent.keeper import leave_keeper_behind
 from zlaunch.agent.node import Agent
 from zlaunch.errors import BackendError, InputError
 from zlaunch.run.handshake import (
@@ -68,6 +69,7 @@ class Member:
                 return refused
             sock.settimeout(None)
             end_watch(sock)
+            leave_keeper_behind(sock.fileno())
             agent = Agent(self._hello.node_rank, sock.fileno(), sock.fileno())
             agent.run()
         finally:

@@ -79,13 +79,10 @@ def _request(options: Mapping[str, Any]) -> Request:
     """The request of a run that has no script, on these hosts or here."""
     many = None
     if options["hostfile"] is not None or options["hosts"] is not None:
-        lists = {name: tuple(options[name] or ()) for name in ("env",)}
-        shared = {
-            name: options[name] for name in _OF_MANY if name in ManyHosts.__dataclass_fields__
-        }
-        codes = allowed(options["allow"])
-        files = tuple(options["env_file"] or ())
-        many = ManyHosts(**{**shared, **lists, "allow": codes, "env_files": files})
+        names = [name for name in _OF_MANY if name in ManyHosts.__dataclass_fields__]
+        env, env_files = (tuple(options[name] or ()) for name in ("env", "env_file"))
+        shared = {name: options[name] for name in names}
+        many = ManyHosts(**{**shared, "env": env, "env_files": env_files})
     given = {name: options[name] for name in _OF_RUN}
     request = Request(script="", many=many, **given)
     if many is None and _has_no_gpu(request):

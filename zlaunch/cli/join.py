@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.question import allowed
 from zlaunch.cli.request import Join, Request, check
 from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
 from zlaunch.cli.signature import borrow
@@ -42,6 +43,13 @@ def join(
     heartbeat: Annotated[
         float, typer.Option("--heartbeat", metavar="SECONDS", help="Until a silent node is lost.")
     ] = 15.0,
+    preflight: Annotated[
+        bool, typer.Option("--preflight/--no-preflight", help="Look at all hosts before the start.")
+    ] = True,
+    allow: Annotated[
+        str | None,
+        typer.Option("--allow", metavar="CODES", help="Start all the same: gpu-in-use,versions."),
+    ] = None,
     **options: Any,
 ) -> None:
     """Train on many nodes: start this on each, with the arguments of its own SCRIPT.
@@ -53,7 +61,7 @@ def join(
     member = find_membership(env, nnodes=nnodes, node_rank=node_rank, rendezvous=rendezvous)
     joining = Join(member, token_file, join_timeout, heartbeat)
     show_plan, as_json = options["show_plan"], options["as_json"]
-    request = request_of(join=joining, **options)
+    request = request_of(join=joining, preflight=preflight, allow=allowed(allow), **options)
     if show_plan:
         _introduce(member)
         dry_run(request, as_json=as_json)

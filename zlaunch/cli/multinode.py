@@ -75,11 +75,9 @@ def multinode(
         env=tuple(env or ()),
         env_files=tuple(env_file or ()),
         setup=setup,
-        preflight=preflight,
-        allow=allowed(allow),
     )
     show_plan, as_json = options["show_plan"], options["as_json"]
-    request = request_of(many=many, **options)
+    request = request_of(many=many, preflight=preflight, allow=allowed(allow), **options)
     if show_plan:
         dry_run(request, as_json=as_json)
         raise typer.Exit(0)

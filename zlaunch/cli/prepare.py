@@ -102,8 +102,8 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
 
 
 def _looks(request: Request) -> bool:
-    """Whether there are other hosts that are to be looked at before the start."""
-    return request.many is not None and request.many.preflight
+    """Whether there are other nodes that are to be looked at before the start."""
+    return request.preflight and (request.many is not None or request.join is not None)
 
 
 def _on_host(prefix: tuple[str, ...], host: Host, request: Request) -> tuple[str, ...]:

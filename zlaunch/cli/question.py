@@ -24,19 +24,20 @@ def question(request: Request, script: ScriptFacts, device: DeviceKind) -> Asked
     needed = tuple(name for name in KNOWN if name in (script.imports or ()))
     if script.target == "hf" and request.wants_deepspeed:
         needed = tuple(dict.fromkeys((*needed, "deepspeed")))
-    plain = request.module or request.no_python
+    # Nodes that join have looked at their own scripts, which need not be the same.
+    elsewhere = request.module or request.no_python or request.join is not None
     gpus = device == "cuda"
     return Asked(
         Question(
             python=not request.no_python,
-            script="" if plain else request.script,
-            module=request.script if request.module else "",
+            script="" if elsewhere else request.script,
+            module=request.script if request.module and request.join is None else "",
             packages=() if request.no_python else _packages(script, needed),
             gpus=gpus,
             nvml=nvml_source() if gpus else "",
         ),
         needed=needed,
-        digest=None if plain else _digest(Path(request.script)),
+        digest=None if elsewhere else _digest(Path(request.script)),
     )
 
 

@@ -38,8 +38,6 @@ class ManyHosts:
     env: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
     setup: str | None = None
-    preflight: bool = True
-    allow: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -89,6 +87,9 @@ class Request:
     console_ranks: str = "all"
     quiet: bool = False
     verbose: bool = False
+    # many nodes; `allow` holds codes of what may be wrong with them
+    preflight: bool = True
+    allow: frozenset[str] = frozenset()
     many: ManyHosts | None = None
     join: Join | None = None
 

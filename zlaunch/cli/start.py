@@ -86,7 +86,7 @@ def _carry_out(
         request.grace,
         place.patience,
         prepared.asked,
-        request.many.allow if request.many is not None else (),
+        request.allow,
     )
     _introduce(console, prepared, run, verbose=request.verbose)
     try:
