@@ -224,3 +224,17 @@ def test_deepspeed_trains_across_two_hosts(cluster: Cluster, compiled: Path) -> 
     assert "h1:1 | rank 1 done after 10 steps" in out
     before, after = out.split(" at the first step, ")
     assert float(after.split()[0]) < float(before.split()[-1])
+
+
+def test_a_dry_run_lists_what_is_sent_and_connects_to_nobody(cluster: Cluster) -> None:
+    for host in cluster.lab.hosts:
+        host.stop_sshd()
+    script = cluster.script("print('started')")
+    options = ("--env", "ODD=a b'c", "--env", "MY_TOKEN=very-secret", "--dry-run")
+    code, out, err = cluster.run(*options, script)
+    assert (code, err) == (0, "")
+    assert """sent:        ODD='a b'"'"'c'""" in out.splitlines()
+    assert "sent:        MY_TOKEN='***'" in out.splitlines()
+    code, out, _ = cluster.run(*options, "--json", script)
+    assert json.loads(out)["sent"] | {"ODD": "a b'c", "MY_TOKEN": "***"} == json.loads(out)["sent"]
+    assert "very-secret" not in out

@@ -32,6 +32,8 @@ def print_plan(prepared: Prepared) -> None:
     known = f"{at.address}:{at.port}" if at.address and at.port else "found when all are ready"
     console.print(f"rendezvous:  {known}")
     console.print(f"target:      {plan.target}")
+    for name, value in sorted(plan.sent.items()):
+        console.print(f"sent:        {name}={shlex.quote(value)}")
     for note in prepared.notes:
         console.print(f"note:        {note}")
     if plan.ds_config is not None:

@@ -81,6 +81,14 @@ class Plan:
         workers = tuple(replace(spec, env={**spec.env, **met}) for spec in self.workers)
         return replace(self, rendezvous=rendezvous, workers=workers)
 
+    @property
+    def sent(self) -> dict[str, str]:
+        """What other hosts get of the environment, with secrets hidden."""
+        if not self.inherit:
+            return {}
+        shown = redact_environment(self.env)
+        return {name: redact_arguments((value,), self.env)[0] for name, value in shown.items()}
+
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON data, with secrets hidden."""
         nodes = self.topology.nodes
@@ -114,6 +122,7 @@ class Plan:
                 }
                 for worker, spec in zip(self.topology.workers, self.workers, strict=True)
             ],
+            "sent": self.sent,
             "ds_config": redact_values(self.ds_config, self.env),
             "target": self.target,
         }
