@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,7 @@ def test_shape_of_the_json() -> None:
         "rendezvous",
         "nodes",
         "workers",
+        "sent",
         "ds_config",
         "target",
     ]
@@ -151,3 +153,12 @@ def test_secrets_go_to_the_workers_and_are_not_shown() -> None:
         assert not any(secret in text for text in all_strings(shown))
     hidden = ["--api-key", HIDDEN, f"--hub=a?{HIDDEN}", f"HF_TOKEN={HIDDEN}", f"{HIDDEN}:3"]
     assert shown["workers"][0]["argv"][2:] == hidden
+
+
+def test_what_is_sent_is_shown_without_secrets() -> None:
+    assert plan(inherited={"NCCL_DEBUG": "INFO"}).sent == {}  # workers here inherit everything
+    env = {"NCCL_DEBUG": "INFO", "HF_TOKEN": "very-secret", "HF_ENDPOINT": "http://u:very-secret@h"}
+    away = replace(plan(inherited=env), inherit=True)
+    hidden = {"HF_TOKEN": "***", "HF_ENDPOINT": "http://u:***@h"}
+    assert away.sent == {"NCCL_DEBUG": "INFO", **hidden}
+    assert away.to_json()["sent"] == away.sent
