@@ -16,6 +16,7 @@ from pathlib import Path
 
 from hosts import Lab
 
+ARGS = ["a b", "", "$HOME", "`x` $(y)", "'", '"', "a\nb", "*", "ä€", "--x=1", "\\", "\udcff"]
 HI = "print('hi')"
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
 LONG = 60.0  # seconds, for what should take a few
