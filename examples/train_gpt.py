@@ -101,6 +101,7 @@ def main() -> None:
     print(f"rank {rank} done after {engine.global_steps} steps")
     if rank == 0 and losses:
         print(f"loss {losses[0]:.3f} at the first step, {losses[-1]:.3f} at the last")
+    comm.barrier()  # nobody leaves while another still talks to it
     comm.destroy_process_group()
 
 

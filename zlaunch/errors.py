@@ -7,6 +7,7 @@
     │   ├── ConfigError              a recipe, override or ds_config that cannot be used
     │   └── BatchError               batch numbers that do not multiply out
     └── BackendError            125  an agent could not be reached or was lost
+        └── TimeLimitError      124  a limit that the user may set ran out
 
 A worker's failure is not an error of zlaunch: it is a value (`run.messages.Exited`)
 that ends in an `Outcome`. Every message is one sentence that names the thing; `where`
@@ -59,3 +60,9 @@ class BatchError(InputError):
 
 class BackendError(ZlaunchError):
     """An agent could not be reached, or was lost."""
+
+
+class TimeLimitError(BackendError):
+    """A limit that the user may set ran out before all were there."""
+
+    exit_code: ClassVar[int] = 124

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -194,7 +195,8 @@ def test_a_reader_that_is_slow_holds_the_host_up(lab2: Lab) -> None:
     """What a host may have sent beyond what was read stays within the window and the pipe."""
     backend, (link,) = opened(lab2, [lab2.hosts[0].name])
     flood = b"import sys\nwhile True: sys.stdout.write('x' * 65536)\n"
-    os.write(link.outgoing, b"%08d" % len(flood) + flood)
+    packed = zlib.compress(flood)
+    os.write(link.outgoing, b"%08d" % len(packed) + packed)
     assert select.select([link.incoming], [], [], BOUND)[0]
     before = rss()
     time.sleep(1.0)

@@ -215,10 +215,22 @@ def test_history(events: list[Timed], stops: list[float], exit_code: int) -> Non
 
 # events -> exit code; no rank is started, so there is nobody to be told to stop
 STARTING: dict[str, tuple[list[Timed], int]] = {
-    "agent lost, then the other ready": ([NODE0_LOST, READY[1]], 125),
+    "agent lost, then the other ready": ([NODE0_LOST, READY[1], READY[2]], 125),
+    "agent lost, then the other ready and unfit": (
+        [NODE0_LOST, READY[1], NodesUnfit("h1: no script")],
+        125,
+    ),
     "both agents lost": ([NODE0_LOST, NODE1_LOST], 125),
-    "agent lost while the other is ready": ([READY[0], NODE1_LOST], 125),
-    "ready agent lost, then the other ready": ([READY[0], NODE0_LOST, READY[1]], 125),
+    "agent lost while the other is ready": ([READY[0], NODE1_LOST, READY[2]], 125),
+    "ready agent lost, then the other ready": (
+        [READY[0], NODE0_LOST, READY[1], READY[2]],
+        125,
+    ),
+    "agent lost while the other is ready, and that one while it is looked at": (
+        [READY[0], NODE1_LOST, NODE0_LOST],
+        125,
+    ),
+    "agent lost while the other is ready, then INT": ([READY[0], NODE1_LOST, INT], 130),
     "agent lost, then INT": ([NODE0_LOST, INT], 130),
     "INT": ([INT], 130),
     "TERM with one ready": ([READY[1], TERM], 143),
@@ -229,8 +241,14 @@ STARTING: dict[str, tuple[list[Timed], int]] = {
 @pytest.mark.parametrize(("events", "exit_code"), STARTING.values(), ids=STARTING)
 def test_history_before_the_start(events: list[Timed], exit_code: int) -> None:
     history = History(events)
-    assert [type(action) for action in history.actions] == [Finish]
+    kinds = [type(action) for action in history.actions]
+    assert kinds in ([Finish], [CheckNodes, Finish])
     assert history.exit_code == exit_code
+
+
+def test_what_is_wrong_with_the_others_is_told_beside_a_host_that_is_not_reached() -> None:
+    history = History([READY[0], NODE1_LOST, NodesUnfit("h0: no script")])
+    assert history.state.outcome.trouble == f"{NODE1_LOST.reason}\nh0: no script"
 
 
 def test_each_host_that_cannot_be_reached_is_named() -> None:

@@ -13,7 +13,7 @@ from typing import Callable
 from zlaunch import __version__
 from zlaunch.agent.keeper import leave_keeper_behind
 from zlaunch.agent.node import Agent
-from zlaunch.errors import BackendError, InputError
+from zlaunch.errors import BackendError, InputError, TimeLimitError
 from zlaunch.run.handshake import (
     ANOTHER_TOKEN,
     LONGEST_ANSWER,
@@ -94,7 +94,7 @@ class Member:
                 reason = str(error)
             now = time.monotonic()
             if now >= deadline:
-                raise BackendError(
+                raise TimeLimitError(
                     f"{self._node_0} could not be joined within {now - begun:.0f} s ({reason})",
                     hint="is it started, and is this its address? --rendezvous, --join-timeout",
                 )
@@ -184,7 +184,7 @@ class Member:
         except (OSError, _NotYetError) as error:
             if isinstance(error, TimeoutError) and error.errno is None:  # ours, not the kernel's
                 words = f"{self._node_0} did not begin within {timeout:g} s (--join-timeout)"
-                raise BackendError(words) from error
+                raise TimeLimitError(words) from error
             raise self._gone() from error
         return None if answer.kind == "begin" else Farewell(answer.exit_code, answer.words)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from zlaunch import __version__
-from zlaunch.errors import BackendError
+from zlaunch.errors import BackendError, TimeLimitError
 from zlaunch.run.handshake import (
     NONCE,
     Answer,
@@ -131,7 +131,7 @@ class Lobby:
         self._loop.after(_TELL_EVERY, self._tell_missing)
 
     def _give_up(self, timeout: float) -> None:
-        raise BackendError(
+        raise TimeLimitError(
             f"{self._describe_missing()} did not join within {timeout:g} s (--join-timeout)",
             hint="each node says by itself what it waits for, or why it was refused",
         )

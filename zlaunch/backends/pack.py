@@ -31,21 +31,20 @@ class Finder:
         exec(compile(source, "<agent>/" + module.__name__, "exec"), module.__dict__)
 sys.meta_path.insert(0, Finder())
 from {entry} import serve
+serve(int(r(8)))
 """
 
 
 def payload(node_rank: int) -> bytes:
-    """Return what is to be sent first: the length and the program."""
-    body = b"%s; serve(%d)" % (_program(), node_rank)
-    return b"%08d" % len(body) + body
+    """Return what is to be sent first: the length of the program, it, and the node's rank."""
+    return b"%08d%s%08d" % (len(_program()), _program(), node_rank)
 
 
 @cache
 def _program() -> bytes:
-    """The same for all nodes, so it is packed once."""
+    """The same for all nodes, so it is packed once; it runs where `BOOTSTRAP` left `r`."""
     program = _PROGRAM.format(sources=_sources(), entry=_ENTRY)
-    packed = zlib.compress(program.encode(), 6)
-    return b"import zlib; exec(zlib.decompress(" + repr(packed).encode("ascii") + b"))"
+    return zlib.compress(program.encode(), 9)
 
 
 def _sources() -> dict[str, tuple[bool, str]]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from zlaunch.backends.pack import payload
 
-# Reads a length of eight digits and so many bytes from stdin, no more, since orders follow;
-# and runs them. One line without a single quote, so that every shell passes it on as it is.
+# Reads a length of eight digits and so many packed bytes from stdin, no more, since orders
+# follow; and runs them. One line without a single quote, so that every shell passes it on as it is.
 BOOTSTRAP = (
-    'import os,sys;r=lambda n,d=b"":d if len(d)>=n else '
-    "r(n,d+(os.read(0,n-len(d)) or sys.exit(0)));exec(r(int(r(8))))"
+    'import os,sys,zlib;r=lambda n,d=b"":d if len(d)>=n else '
+    "r(n,d+(os.read(0,n-len(d)) or sys.exit(0)));exec(zlib.decompress(r(int(r(8)))))"
 )
 
 # $1 is the bootstrap; the first interpreter of the rest that is there gets it, else python3 on
@@ -36,7 +36,7 @@ _READ_SETUP = (
     "export ZLAUNCH_SETUP; run=$1; shift; "
     "case ${SHELL##*/} in bash|zsh|ksh|ksh93|mksh|dash|ash|sh) s=$SHELL ;; "
     "*) s=$(command -v bash || echo /bin/sh) ;; esac; "
-    'exec "$s" -lc "$run" sh "$@" 8<&0 9>&1 </dev/null >&2'
+    'exec "$s" -lc "$run" "${s##*/}" "$@" 8<&0 9>&1 </dev/null >&2'
 )
 
 # Runs the command, and then what is left of the arguments. Its variables are those of this
@@ -86,10 +86,11 @@ class Entrance:
         return text.encode(errors="surrogateescape") + packed
 
 
-_SETUP_FAILED = "zlaunch: --setup failed"
+SETUP_FAILED = "--setup failed"
+_SETUP_FAILED = f"zlaunch: {SETUP_FAILED}"
 
 _REASONS = (
-    ("REMOTE HOST IDENTIFICATION HAS CHANGED", "its host key has changed"),
+    ("Offending ", "its host key has changed"),
     ("Host key verification failed", "its host key is not known"),
     ("Permission denied", "it refuses our key"),
     ("Could not resolve hostname", "its name does not resolve"),
@@ -101,6 +102,15 @@ _REASONS = (
     ("no Python found", "it has no Python"),
 )
 
+_HINTS = {
+    "its host key has changed": (
+        "\n  hint: somebody may be in between; once you know better, remove that line"
+    ),
+    "its host key is not known": (
+        "\n  hint: connect once with ssh and check it, or use --ssh-host-keys accept-new"
+    ),
+}
+
 
 def explain_failure(host: str, how: str, words: str) -> str:
     """Say why the agent on `host` was lost: a known cause in few words, then what was printed."""
@@ -109,9 +119,10 @@ def explain_failure(host: str, how: str, words: str) -> str:
         printed = [line for line in lines if not line.startswith(_SETUP_FAILED)]
         (failed,) = [line for line in lines if line not in printed][:1]
         reason = failed.removeprefix("zlaunch: ")
-        return "\n".join([f"{host}: {reason}" + (", having said:" if printed else ""), *printed])
+        told = [f"  {line}" for line in printed]
+        return "\n".join([f"{host}: {reason}" + (", having said:" if printed else ""), *told])
     for sign, reason in _REASONS:
         if sign in words:
             lines = [line for line in words.splitlines() if sign in line]
-            return f"{host}: {reason} ({lines[-1].strip()})"
+            return f"{host}: {reason} ({lines[-1].strip()}){_HINTS.get(reason, '')}"
     return f"the agent on {host} {how}" + (f":\n{words}" if words else "")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,19 +12,16 @@ import typer
 from zlaunch.cli.bandwidth import measure
 from zlaunch.cli.doctor_table import as_json, print_measured, print_table
 from zlaunch.cli.find_place import find_place
+from zlaunch.cli.look import look
 from zlaunch.cli.multinode import multinode
 from zlaunch.cli.place import Place
 from zlaunch.cli.question import KNOWN, allowed, nvml_source
 from zlaunch.cli.request import ManyHosts, Request, check
 from zlaunch.cli.signature import borrow
-from zlaunch.launcher.examination import Examination, Examined
+from zlaunch.launcher.examination import Examined
 from zlaunch.launcher.preflight import Asked
-from zlaunch.spec.environment import Surroundings
 from zlaunch.spec.facts import Question
-from zlaunch.spec.plan import Command, Plan, make_plan
-from zlaunch.spec.topology import lay_out
 from zlaunch.system.gpus import discover
-from zlaunch.system.loop import Loop
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -63,7 +58,7 @@ def doctor(
     if json:
         typer.echo(as_json(place, found, measured))
     else:
-        print_table(place, found)
+        print_table(place, found, codes)
         if bandwidth:
             print_measured(found, measured)
     if wrong:
@@ -71,7 +66,12 @@ def doctor(
     raise typer.Exit(measured.failure.exit_code if measured and measured.failure else 0)
 
 
-borrow(doctor, multinode, only={*_OF_MANY, *_OF_RUN})
+borrow(
+    doctor,
+    multinode,
+    only={*_OF_MANY, *_OF_RUN},
+    helps={"allow": "What may be wrong: gpu-in-use,versions or all."},
+)
 app.command(context_settings={"help_option_names": ["-h", "--help"]})(doctor)
 
 
@@ -82,13 +82,11 @@ def _request(options: Mapping[str, Any]) -> Request:
         names = [name for name in _OF_MANY if name in ManyHosts.__dataclass_fields__]
         env, env_files = (tuple(options[name] or ()) for name in ("env", "env_file"))
         shared = {name: options[name] for name in names}
-        many = ManyHosts(**{**shared, "env": env, "env_files": env_files})
+        many = ManyHosts(**{**shared, "env": env, "env_files": env_files, "uncounted": 1})
     given = {name: options[name] for name in _OF_RUN}
     request = Request(script="", many=many, **given)
     if many is None and _has_no_gpu(request):
         return replace(request, device="cpu")
-    if many is not None and many.hosts is not None and request.nproc is None:
-        return replace(request, nproc=request.num_gpus or request.cpu or 1)
     return request
 
 
@@ -101,34 +99,4 @@ def _examine(request: Request, place: Place, *, links: bool) -> Examined:
     gpus = place.devices.kind == "cuda"
     nvml = nvml_source() if gpus else ""
     question = Question(packages=KNOWN, gpus=gpus, links=links and gpus, nvml=nvml)
-    asked = Asked(question, needed=("torch", "deepspeed"))
-    loop = Loop()
-    try:
-        plan = _plan(request, place)
-        return Examination(plan, place.backend, loop, place.patience, asked).run()
-    finally:
-        loop.close()
-
-
-def _plan(request: Request, place: Place) -> Plan:
-    """A plan whose workers do nothing: they say where and with what they would run."""
-    python = request.python or sys.executable
-    cwd = str(Path.cwd())
-    commands = {
-        rank: Command((host.python or python, "-c", "pass"), (), host.workdir or cwd)
-        for rank, host in enumerate(place.hosts)
-    }
-    around = Surroundings(
-        run_id="doctor",
-        run_dir="",
-        # This machine's port is held by us for the workers; the agent has one of its own to try.
-        rendezvous=replace(place.rendezvous, port=place.rendezvous.port if place.remote else 0),
-        device=place.devices.kind,
-        target="plain",
-        ds_config=None,
-        precision=None,
-        cores=place.cores,
-        inherited=place.env,
-    )
-    plan = make_plan(lay_out(place.hosts), commands, around, None)
-    return replace(plan, inherit=place.remote, python=python, preferred=place.preferred)
+    return look(request, place, Asked(question, needed=("torch", "deepspeed")))

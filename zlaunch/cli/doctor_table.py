@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -100,7 +100,7 @@ def _as_data(finding: Finding) -> dict[str, Any]:
     return {**about, "hint": finding.hint or None}
 
 
-def print_table(place: Place, found: Examined) -> None:
+def print_table(place: Place, found: Examined, allowed: Collection[str]) -> None:
     """A row a host; below, everything that is wrong with the way out."""
     from rich.console import Console
     from rich.table import Table
@@ -114,14 +114,19 @@ def print_table(place: Place, found: Examined) -> None:
     for node_rank, host in enumerate(place.hosts):
         cells = dict(zip(headings, _cells(_facts(found, node_rank)), strict=False))
         wrong = [finding for finding in _of(host.name, found.findings) if not finding.warning]
-        cells |= {"host": host.name, "": f"{len(wrong)} wrong" if wrong else "fine"}
+        bad = [finding for finding in wrong if finding.code not in allowed]
+        verdict = f"{len(bad)} wrong" if bad else "allowed" if wrong else "fine"
+        cells |= {"host": host.name, "": verdict}
         table.add_row(*(cells.get(name, "") for name in shown))
     width = None if sys.stdout.isatty() else _WIDE
     console = Console(markup=False, highlight=False, soft_wrap=True, width=width)
     console.print(table)
     for finding in found.findings:
-        way = f"; {finding.hint}" if finding.hint else ""
-        console.print(f"{finding.host}: {finding.text}{way}  [{finding.code}]")
+        console.print(f"{finding.host}: [{finding.code}] {finding.text}")
+        if finding.hint:
+            console.print(f"  hint: {finding.hint}")
+    if not place.remote and not gpus:
+        console.print("no GPU was found here; --device cuda insists that there are some")
     if len(place.hosts) > 1 and found.fitness and not found.findings:
         met = found.fitness.rendezvous
         console.print(f"every host reaches {met.address}:{met.port} of {place.hosts[0].name}")

@@ -28,7 +28,7 @@ def find_place(request: Request, env: Mapping[str, str], *, gather: bool = True)
     if request.many is not None:
         from zlaunch.cli.many_hosts import many_hosts
 
-        yield many_hosts(request, request.many, env)
+        yield many_hosts(request, request.many, env, connect=gather)
         return
     port = reserve(request.master_port)
     try:

@@ -44,11 +44,15 @@ def join(
         float, typer.Option("--heartbeat", metavar="SECONDS", help="Until a silent node is lost.")
     ] = 15.0,
     preflight: Annotated[
-        bool, typer.Option("--preflight/--no-preflight", help="Look at all hosts before the start.")
+        bool, typer.Option("--preflight/--no-preflight", help="Look at all nodes before the start.")
     ] = True,
     allow: Annotated[
         str | None,
-        typer.Option("--allow", metavar="CODES", help="Start all the same: gpu-in-use,versions."),
+        typer.Option(
+            "--allow",
+            metavar="CODES",
+            help="Start although this is wrong: gpu-in-use,versions or all.",
+        ),
     ] = None,
     **options: Any,
 ) -> None:

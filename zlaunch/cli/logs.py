@@ -54,6 +54,7 @@ def tail(
     """Show the last lines of each rank, and follow a run that is still going on."""
     found = _find(run)
     ranks = _ranks(found, rank)
+    _say_why_empty(found)
     with reader_may_leave():
         _tail(found, ranks, lines, grep, follow=follow)
 
@@ -79,6 +80,7 @@ def show(run: RunArgument = None, rank: RankOption = "all", grep: GrepOption = N
     """Show all that the ranks wrote, rank after rank."""
     found = _find(run)
     ranks = _ranks(found, rank)
+    _say_why_empty(found)
     printer = _Printer(found, ranks, grep)
     with reader_may_leave():
         for number in ranks:
@@ -101,6 +103,15 @@ def path(run: RunArgument = None, rank: RankOption = "") -> None:
 
 def _find(reference: str | None) -> RunDir:
     return RunStore(home_directory(os.environ)).find(reference)
+
+
+def _say_why_empty(run: RunDir) -> None:
+    """A run in which no rank was started has empty logs, and a reason."""
+    record = run.read_record()
+    outcome = record.outcome or {}
+    if record.nothing_started:
+        why = f": {outcome['trouble']}" if outcome.get("trouble") else ""
+        typer.echo(f"zlaunch: run {record.id} started no rank{why}", err=True)
 
 
 def _ranks(run: RunDir, text: str) -> list[int]:

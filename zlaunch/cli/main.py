@@ -51,6 +51,8 @@ class _LazyGroup(TyperGroup):
         if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
             alike = difflib.get_close_matches(args[0], _COMMANDS, n=1)
             hint = f"did you mean {alike[0]}?" if alike else "zlaunch --help"
+            if args[0].endswith(".py"):
+                hint = f"zlaunch run {args[0]}"
             raise InputError(f"there is no command '{args[0]}'", hint=hint)
         name, command, rest = super().resolve_command(ctx, args)
         if name in _COMMANDS:
@@ -96,10 +98,7 @@ def main(args: list[str] | None = None) -> NoReturn:
         if type(error).__name__ == "NoArgsIsHelpError":  # its message is the help
             _print(error.format_message())
             sys.exit(2)
-        _complain(error.format_message())
-        context = getattr(error, "ctx", None)
-        if context is not None:
-            _print(f"  hint: {context.command_path} --help")
+        _complain_of_usage(error)
         sys.exit(2)
     except ZlaunchError as error:
         _complain(str(error))
@@ -130,6 +129,23 @@ def _prepare_descriptors() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _complain_of_usage(error: Any) -> None:
+    """Whoever comes from another launcher is told what its option is called here."""
+    from zlaunch.cli.peer_options import instead_of
+
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else ""
+    option = getattr(error, "option_name", None)
+    advice = instead_of(option, path) if option else None
+    if advice is not None:
+        _complain(f"No such option: {option}")
+        _print(f"  hint: {advice}")
+        return
+    _complain(error.format_message())
+    if path:
+        _print(f"  hint: {path} --help")
 
 
 def _complain(message: str) -> None:

@@ -29,13 +29,16 @@ _SETUP = 300.0  # seconds; loading modules from a cold file system takes a minut
 _DEEPSPEED_ENV = ".deepspeed_env"
 
 
-def many_hosts(request: Request, many: ManyHosts, env: Mapping[str, str]) -> Place:
-    """Return the place; nothing is connected yet.
+def many_hosts(
+    request: Request, many: ManyHosts, env: Mapping[str, str], *, connect: bool = True
+) -> Place:
+    """Return the place. Hosts whose GPUs have to be counted are asked, unless not to `connect`.
 
-    Raises HostfileError, SelectionError or InputError.
+    Raises HostfileError, SelectionError, InputError, or BackendError.
     """
-    hosts = _select(request, many)
-    on_cpu = request.cpu is not None or request.device == "cpu"
+    patience = Patience(many.connect_timeout + _setup_time(many), many.heartbeat)
+    hosts = _select(request, many, patience, connect=connect)
+    on_cpu = _on_cpu(request)
     slots = hosts[0].slots
     single = len(hosts) == 1
     sent, written = _environment(many, env)
@@ -44,12 +47,13 @@ def many_hosts(request: Request, many: ManyHosts, env: Mapping[str, str]) -> Pla
         hosts=hosts,
         devices=Devices("cpu" if on_cpu else "cuda", slots),
         backend=_backends(request, many, hosts),
-        patience=Patience(many.connect_timeout + _setup_time(many), many.heartbeat),
+        patience=patience,
         rendezvous=Rendezvous(address, request.master_port),
         env=sent,
         cores={},
         remote=True,
         preferred=tuple(name for name in sent if name not in written),
+        notes=_env_notes(),
     )
 
 
@@ -58,27 +62,55 @@ def _setup_time(many: ManyHosts) -> float:
     return _SETUP if many.setup is not None else 0.0
 
 
-def _select(request: Request, many: ManyHosts) -> tuple[Host, ...]:
+def _on_cpu(request: Request) -> bool:
+    return request.cpu is not None or request.device == "cpu"
+
+
+def _select(
+    request: Request, many: ManyHosts, patience: Patience, *, connect: bool
+) -> tuple[Host, ...]:
+    counts = {"--num-gpus": request.num_gpus, "--nproc": request.nproc, "--cpu": request.cpu}
+    counted_by, count = next(((k, v) for k, v in counts.items() if v), ("--num-gpus", None))
     if many.hostfile is not None:
         hosts = parse_hostfile(_read(many.hostfile, "--hostfile"), many.hostfile)
     else:
         assert many.hosts is not None
-        hosts = parse_hosts(many.hosts, request.cpu or request.nproc or request.num_gpus)
-    chosen = select_hosts(
+        default = many.uncounted or (1 if _on_cpu(request) else None)
+        hosts = parse_hosts(many.hosts, count or default)
+        hosts = _counted(request, many, hosts, patience, connect=connect)
+    return select_hosts(
         hosts,
         include=request.include,
         exclude=request.exclude,
         num_nodes=many.num_nodes,
-        num_gpus=request.num_gpus if many.hostfile is not None else None,
+        num_gpus=count,
         source=many.hostfile,
+        counted_by=counted_by,
     )
-    without = [host.name for host in chosen if not host.slots]
-    if without:
+
+
+def _counted(
+    request: Request,
+    many: ManyHosts,
+    hosts: tuple[Host, ...],
+    patience: Patience,
+    *,
+    connect: bool,
+) -> tuple[Host, ...]:
+    """Ask the hosts that have no number behind their names for their GPUs."""
+    without = tuple(host for host in hosts if not host.slots)
+    if not without:
+        return hosts
+    if not connect:
         raise SelectionError(
-            f"--hosts {many.hosts}: how many workers {without[0]} gets is not said",
-            hint=f"{without[0]}:4, or --nproc 4 for all",
+            f"--hosts {many.hosts}: how many GPUs {without[0].name} has is not said",
+            hint=f"{without[0].name}:8; only a dry run, which asks nobody, has to be told",
         )
-    return chosen
+    from zlaunch.cli.look import with_all_gpus
+
+    found = with_all_gpus(request, without, _backends(request, many, without), patience)
+    by_name = {host.name: host for host in found}
+    return tuple(by_name.get(host.name, host) for host in hosts)
 
 
 def _backends(request: Request, many: ManyHosts, hosts: tuple[Host, ...]) -> Backend:
@@ -125,6 +157,13 @@ def _environment(many: ManyHosts, env: Mapping[str, str]) -> tuple[dict[str, str
             settings.append((variable, value))
     written = frozenset((*names, *(name for name, _ in settings)))
     return chosen_environment(env, names=names, settings=settings), written
+
+
+def _env_notes() -> tuple[str, ...]:
+    """A file that nobody named on the command line is worth a word."""
+    found = [str(folder / _DEEPSPEED_ENV) for folder in (Path.home(), Path.cwd())]
+    read = [path for path in dict.fromkeys(found) if Path(path).is_file()]
+    return tuple(f"variables of {path} are sent to the hosts" for path in read)
 
 
 def _read(path: str, option: str) -> str:

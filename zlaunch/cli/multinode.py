@@ -17,22 +17,28 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 def multinode(
     hostfile: Annotated[
-        str | None, typer.Option("--hostfile", "-H", metavar="FILE", help="A host a line.")
+        str | None,
+        typer.Option("--hostfile", "-H", metavar="FILE", help="A host a line: gpu01 slots=8."),
     ] = None,
     hosts: Annotated[
-        str | None, typer.Option("--hosts", help="Instead of a file: a,b,c:4 or node[01-16]:8.")
+        str | None,
+        typer.Option(
+            "--hosts", help="Instead: a,b,c:4 or node[01-16]:8; all GPUs where no number is."
+        ),
     ] = None,
     num_nodes: Annotated[
         int | None, typer.Option("--num-nodes", metavar="N", help="The first N hosts.")
     ] = None,
     force_ssh: Annotated[
-        bool, typer.Option("--force-ssh", help="Reach this machine by SSH too.")
+        bool,
+        typer.Option("--force-ssh", help="Reach this machine, where it is a host, by SSH too."),
     ] = False,
     ssh: Annotated[
         SshChoice, typer.Option("--ssh", help="openssh: the system's ssh, for GSSAPI and the like.")
     ] = "paramiko",
     ssh_host_keys: Annotated[
-        HostKeys, typer.Option("--ssh-host-keys", help="Of hosts that are not known yet.")
+        HostKeys,
+        typer.Option("--ssh-host-keys", help="Of unknown hosts: refuse, or accept and note."),
     ] = "strict",
     connect_timeout: Annotated[
         float, typer.Option("--connect-timeout", metavar="SECONDS", help="Until a host answers.")
@@ -41,21 +47,28 @@ def multinode(
         float, typer.Option("--heartbeat", metavar="SECONDS", help="Until a silent host is lost.")
     ] = 15.0,
     env: Annotated[
-        list[str] | None, typer.Option("--env", metavar="NAME[=VALUE]", help="Send it; repeatable.")
+        list[str] | None,
+        typer.Option("--env", metavar="NAME[=VALUE]", help="Also send this variable; repeatable."),
     ] = None,
     env_file: Annotated[
         list[str] | None, typer.Option("--env-file", metavar="FILE", help="NAME=VALUE a line.")
     ] = None,
     setup: Annotated[
         str | None,
-        typer.Option("--setup", metavar="COMMAND", help="First on each host: 'source env.sh'."),
+        typer.Option(
+            "--setup", metavar="COMMAND", help="Run it first, in the login shell of each host."
+        ),
     ] = None,
     preflight: Annotated[
         bool, typer.Option("--preflight/--no-preflight", help="Look at all hosts before the start.")
     ] = True,
     allow: Annotated[
         str | None,
-        typer.Option("--allow", metavar="CODES", help="Start all the same: gpu-in-use,versions."),
+        typer.Option(
+            "--allow",
+            metavar="CODES",
+            help="Start although this is wrong: gpu-in-use,versions or all.",
+        ),
     ] = None,
     **options: Any,
 ) -> None:
@@ -84,5 +97,17 @@ def multinode(
     raise typer.Exit(start(request))
 
 
-borrow(multinode, run, without={"gpus"})
+borrow(
+    multinode,
+    run,
+    without={"gpus"},
+    helps={
+        "num_gpus": "The first N slots of each host.",
+        "nproc": "The first N slots of each host.",
+        "cpu": "N workers a host, without GPUs.",
+        "include": "As in deepspeed: gpu01:0,2@gpu02.",
+        "exclude": "As in deepspeed: gpu01:1.",
+        "python": "The workers' interpreter on the hosts.",
+    },
+)
 app.command(context_settings=SCRIPT_FOLLOWS)(multinode)

@@ -51,6 +51,7 @@ class Place:
     cores: Mapping[int, int]
     remote: bool = False
     preferred: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     commands: Mapping[int, Command] = field(default_factory=dict)
     on_node: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 

@@ -28,6 +28,12 @@ def print_plan(prepared: Prepared) -> None:
     command = shlex.join(redact_arguments(spec.argv, plan.env))
     console.print(f"rank 0 runs: {command}")
     console.print(f"in:          {spec.cwd}")
+    for node in plan.topology.nodes[1:]:
+        first = plan.workers[plan.topology.on_node(node.rank)[0].rank]
+        other = shlex.join(redact_arguments(first.argv, plan.env))
+        if (other, first.cwd) != (command, spec.cwd):
+            console.print(f"{node.host} runs: {other}")
+            console.print(f"  in:        {first.cwd}")
     at = plan.rendezvous
     known = f"{at.address}:{at.port}" if at.address and at.port else "found when all are ready"
     console.print(f"rendezvous:  {known}")

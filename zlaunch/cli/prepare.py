@@ -95,7 +95,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         ds=ds,
         uses_ds_config=request.wants_deepspeed or facts.reads_ds_config or asked_in_args,
         console_ranks=console_ranks,
-        notes=tuple(note for note in (place.devices.note, *ds.notes) if note),
+        notes=tuple(note for note in (*place.notes, place.devices.note, *ds.notes) if note),
         details=_details(env, place),
         asked=question(request, facts, place.devices.kind) if _looks(request) else None,
     )

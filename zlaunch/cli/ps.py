@@ -25,7 +25,7 @@ _SHOWN = 20
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def ps(
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help=f"Not only running ones and the last {_SHOWN}.")
+        bool, typer.Option("--all", "-a", help=f"Not only the last {_SHOWN} that started a rank.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="All runs, as a list of objects.")
@@ -40,7 +40,10 @@ def _list(records: list[RunRecord], *, everything: bool, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps([_summary(record) for record in records], indent=2))
         return
-    shown = [r for i, r in enumerate(records) if everything or i < _SHOWN or r.state == RUNNING]
+    if not everything:
+        started = [record for record in records if not record.nothing_started]
+        records = [r for i, r in enumerate(started) if i < _SHOWN or r.state == RUNNING]
+    shown = records
     if not shown:
         typer.echo("no runs yet")
         return

@@ -25,7 +25,10 @@ SshChoice = Literal["paramiko", "openssh"]
 
 @dataclass(frozen=True)
 class ManyHosts:
-    """What only `multinode` has; times in seconds."""
+    """What only `multinode` has; times in seconds.
+
+    `uncounted` is the number of slots of hosts that have none, where they are not to be asked.
+    """
 
     hostfile: str | None = None
     hosts: str | None = None
@@ -38,6 +41,7 @@ class ManyHosts:
     env: tuple[str, ...] = ()
     env_files: tuple[str, ...] = ()
     setup: str | None = None
+    uncounted: int | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from zlaunch import __version__
@@ -75,7 +76,6 @@ def _carry_out(
     loop = Loop()
     console = make_console(loop, prepared, env, quiet=request.quiet)
     output = _make_run(request, prepared, run, record, console)
-    store.set_latest(run)
     place = prepared.place
     launcher = Launcher(
         prepared.plan,
@@ -87,6 +87,7 @@ def _carry_out(
         place.patience,
         prepared.asked,
         request.allow,
+        partial(store.set_latest, run),  # not a run in which nothing was started
     )
     _introduce(console, prepared, run, verbose=request.verbose)
     try:
@@ -95,6 +96,8 @@ def _carry_out(
         _conclude(console, output, outcome, launcher.pids, prepared)
         seconds, world = ended - record.started, record.world_size
         last = report.summary(run.id, outcome, seconds, world, str(run.logs))
+        if not launcher.pids:
+            last = report.nothing_started(run.id, outcome)
         _write_end(run, record.ended_with(outcome, ended), console)
         console.say(last, "error" if outcome.exit_code else "info")
     finally:
@@ -202,7 +205,8 @@ def describe_ds_config(ds: DsConfig, world_size: int) -> str:
 def describe_place(place: Place) -> str:
     """`the CPU`, `GPU 3`, `GPUs 3,1` in rank order; `a:4, b:2` for hosts and their ranks."""
     if place.remote:
-        return ", ".join(f"{host.name}:{len(host.slots)}" for host in place.hosts)
+        named = [(f"[{h.name}]" if ":" in h.name else h.name, len(h.slots)) for h in place.hosts]
+        return ", ".join(f"{name}:{count}" for name, count in named)
     slots = place.devices.slots
     if place.devices.kind == "cpu":
         return "the CPU"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from zlaunch.backends.base import Backend
+from zlaunch.backends.remote import SETUP_FAILED
 from zlaunch.launcher.agents import Agents, Patience
 from zlaunch.launcher.preflight import ANSWERS, Asked, Fitness, Preflight
 from zlaunch.run.findings import Finding
@@ -70,7 +71,8 @@ class Examination:
     def _lose(self, node_rank: int, reason: str) -> None:
         host = self._plan.topology.nodes[node_rank].host
         text = reason.removeprefix(f"{host}: ")
-        self._unreachable[node_rank] = Finding(host, "unreachable", text)
+        code = "setup" if text.startswith(SETUP_FAILED) else "unreachable"
+        self._unreachable[node_rank] = Finding(host, code, text)
         self._ready.pop(node_rank, None)
         if node_rank in self._awaited:
             self._await_no_longer(node_rank)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
 from zlaunch.backends.base import Backend
@@ -67,8 +67,13 @@ class Launcher:
         patience: Patience,
         asked: Asked | None = None,
         allowed: Collection[str] = (),
+        on_start: Callable[[], None] = lambda: None,
     ) -> None:
-        """`asked` is what nodes are looked at for; `allowed` holds codes of what may be wrong."""
+        """`asked` is what nodes are looked at for; `allowed` holds codes of what may be wrong.
+
+        `on_start` is called once the first worker is about to start.
+        """
+        self._on_start = on_start
         self._plan = plan
         self._allowed = allowed
         self._loop = loop
@@ -153,6 +158,7 @@ class Launcher:
         lost = AgentLost(node_rank, reason)
         self._note(lost)
         self._happen(lost)
+        self._preflight.lose(node_rank)
 
     def interrupt(self, signum: int) -> None:
         """Stop the run as this signal does; the second time at once."""
@@ -184,7 +190,10 @@ class Launcher:
     def _perform(self, actions: Iterable[Action]) -> None:
         for action in actions:
             if isinstance(action, CheckNodes):
-                self._preflight.begin(self._state.nodes)
+                there = [
+                    node for node, ranks in self._state.nodes.items() if ranks & self._state.open
+                ]
+                self._preflight.begin(there)
             elif isinstance(action, StartWorkers):
                 self._start_workers(Rendezvous(action.address, action.port))
             elif isinstance(action, StopWorkers):
@@ -209,6 +218,8 @@ class Launcher:
 
     def _judge(self, fitness: Fitness) -> None:
         """Go on where all nodes are fit, as far as the user allows no less."""
+        if self._outcome is not None:
+            return
         wrong = [f for f in fitness.findings if not f.warning and f.code not in self._allowed]
         if wrong:
             self._happen(NodesUnfit(describe(wrong)))
@@ -218,6 +229,7 @@ class Launcher:
         self._happen(NodesFit(fitness.rendezvous.address, fitness.rendezvous.port))
 
     def _start_workers(self, rendezvous: Rendezvous) -> None:
+        self._on_start()
         plan = self._plan.meeting_at(rendezvous)
         count = len(plan.topology.nodes)
         if count > 1:

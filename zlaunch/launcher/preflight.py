@@ -73,6 +73,7 @@ class Preflight:
         self._address = plan.rendezvous.address
         self._port = plan.rendezvous.port
         self._nodes: tuple[int, ...] = ()
+        self._taken = ""  # why node 0 cannot listen
         self._lost: set[int] = set()
         self._ended = False
 
@@ -106,9 +107,11 @@ class Preflight:
     def lose(self, node_rank: int) -> None:
         """Go on without a node that is gone."""
         self._lost.add(node_rank)
+        if not self._nodes:  # not begun
+            return
         self._silent.discard(node_rank)
         self._unmet.discard(node_rank)
-        if self._nodes and node_rank == self._nodes[0]:
+        if node_rank == self._nodes[0]:
             self._meeting = False
         self._end_if_over()
 
@@ -148,7 +151,8 @@ class Preflight:
 
     def _listening(self, answer: Listening) -> None:
         if answer.problem:
-            self._fail_to_meet(f"port {answer.port} cannot be had: {answer.problem}")
+            self._taken = f"port {answer.port} cannot be had: {answer.problem}"
+            self._meeting = False
             return
         self._meeting = False
         self._unmet = set(self._nodes)
@@ -189,6 +193,7 @@ class Preflight:
             module=question.module,
             needed=asked.needed,
             clock=clocks[node_rank],
+            port_taken=self._taken if node_rank == self._nodes[0] else "",
             port_problem=self._problems.get(node_rank, ""),
         )
 

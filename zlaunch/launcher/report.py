@@ -75,11 +75,18 @@ def summary(run_id: str, outcome: Outcome, seconds: float, world_size: int, logs
     return f"run {run_id} {_ending(outcome)}: {ranks}, {duration(seconds)}; logs in {logs}"
 
 
+def nothing_started(run_id: str, outcome: Outcome) -> str:
+    """The last line of a run in which no rank came to life."""
+    return f"run {run_id} {_ending(outcome)}; no rank was started"
+
+
 def farewell(run_id: str, outcome: Outcome) -> str:
     """How a run ended, for the nodes on which the launcher does not speak."""
     first, words = outcome.first_failure, f"run {run_id} {_ending(outcome)}"
     if first is not None:
         return f"{words}: rank {first.rank} failed first, {describe_exit(first.exit)}"
+    if outcome.unfit and outcome.trouble:
+        return f"{words}: {outcome.trouble}"
     return f"{words}: {outcome.trouble.splitlines()[0]}" if outcome.trouble else words
 
 

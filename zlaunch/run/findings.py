@@ -21,6 +21,7 @@ _IN_USE = _GIB  # bytes of a GPU; an idle card under a desktop or a monitor has 
 
 CODES = {
     "unreachable": "the host cannot be reached",
+    "setup": "the command of --setup fails",
     "directory": "the working directory is missing",
     "python": "the interpreter or program is missing or fails",
     "script": "the script is missing or another one",
@@ -63,7 +64,8 @@ class Examined:
 
     `clock` bounds how far its clock is ahead of ours, in seconds. `needed` names packages that
     the script cannot do without; others that were asked for need only be the same everywhere.
-    `digest` is the SHA-256 of the launcher's script, None where it has none.
+    `digest` is the SHA-256 of the launcher's script, None where it has none. `port_taken` is why
+    node 0 cannot listen, `port_problem` why a node cannot get there.
     """
 
     host: str
@@ -77,6 +79,7 @@ class Examined:
     module: str = ""
     needed: tuple[str, ...] = ()
     clock: tuple[float, float] = (0.0, 0.0)
+    port_taken: str = ""
     port_problem: str = ""
 
 
@@ -123,7 +126,7 @@ def _packages(host: Examined) -> _Said:
     if missing:
         have = "is" if len(missing) == 1 else "are"
         text = f"{' and '.join(missing)} {have} missing from {host.facts.executable}"
-        yield "packages", text, "--python or --setup chooses the environment"
+        yield "packages", text, "install it there, or name another interpreter by --python"
 
 
 def _cuda(host: Examined) -> _Said:
@@ -150,7 +153,8 @@ def _gpus(host: Examined) -> _Said:
     found = host.facts.gpus
     if found is None:
         if not host.facts.trouble:
-            yield "gpus", "neither NVML nor nvidia-smi finds a driver", ""
+            hint = "--device cpu trains without GPUs"
+            yield "gpus", "neither NVML nor nvidia-smi finds a driver", hint
         return
     absent = [slot for slot in host.slots if not any(gpu.is_slot(slot) for gpu in found)]
     if absent:
@@ -186,6 +190,8 @@ def _clock(host: Examined) -> _Said:
 
 
 def _port(host: Examined) -> _Said:
+    if host.port_taken:
+        yield "port", host.port_taken, "leave --master-port out to have a free one picked"
     if host.port_problem:
         hint = "--master-addr and --master-port choose another; see the firewall between them"
         yield "port", host.port_problem, hint

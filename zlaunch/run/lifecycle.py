@@ -159,18 +159,18 @@ def step(state: RunState, event: Happening, now: float) -> Step:
     return rule(state, event, now)
 
 
-def _ready(state: RunState, event: Ready, now: float) -> Step:
+def _ready(state: RunState, event: Ready, _now: float) -> Step:
     state = replace(state, waiting=state.waiting - {event.node_rank})
     if state.waiting or state.phase is not Phase.STARTING:
         return state, ()
-    if state.trouble is not None:
-        return _stop(state, state.trouble, now)
     return state, (CheckNodes(),)
 
 
-def _nodes_fit(state: RunState, event: NodesFit, _now: float) -> Step:
+def _nodes_fit(state: RunState, event: NodesFit, now: float) -> Step:
     if state.phase is not Phase.STARTING:
         return state, ()
+    if state.trouble is not None:  # another node could not be reached
+        return _stop(state, state.trouble, now)
     start = StartWorkers(event.address, event.port)
     return replace(state, phase=Phase.RUNNING), (start,)
 
@@ -178,6 +178,10 @@ def _nodes_fit(state: RunState, event: NodesFit, _now: float) -> Step:
 def _nodes_unfit(state: RunState, event: NodesUnfit, now: float) -> Step:
     if state.phase is not Phase.STARTING:
         return state, ()
+    if state.trouble is not None:
+        return _stop(
+            replace(state, trouble=f"{state.trouble}\n{event.problem}"), state.trouble, now
+        )
     return _stop(replace(state, trouble=event.problem, unfit=True), event.problem, now)
 
 
@@ -204,6 +208,7 @@ def _closed(state: RunState, event: Closed, _now: float) -> Step:
 def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
     starting = state.phase is Phase.STARTING
     before = f"{state.trouble}\n" if starting and state.trouble else ""
+    waited_for = event.node_rank in state.waiting
     state = replace(
         state,
         waiting=state.waiting - {event.node_rank},
@@ -212,6 +217,8 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
     )
     if starting and state.waiting:
         return state, ()  # so that each host that cannot be reached is named, not the first alone
+    if starting and waited_for and state.open:
+        return state, (CheckNodes(),)  # so that what is wrong with the others is told too
     if state.phase in (Phase.STOPPING, Phase.KILLING):
         return _finish_if_over(state)
     return _stop(state, event.reason, now)

@@ -35,6 +35,11 @@ class RunRecord:
     exit_code: int | None = None
     outcome: Mapping[str, Any] | None = None
 
+    @property
+    def nothing_started(self) -> bool:
+        """Whether the run ended before any rank was started."""
+        return self.outcome is not None and not self.outcome.get("exits")
+
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON data."""
         return asdict(self)

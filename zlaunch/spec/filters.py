@@ -32,17 +32,23 @@ def select_hosts(
     num_nodes: int | None = None,
     num_gpus: int | None = None,
     source: str | None = None,
+    counted_by: str = "--num-gpus",
 ) -> tuple[Host, ...]:
-    """Apply a filter or limits; both at once is an error. `source` is the hostfile's name."""
+    """Apply a filter or limits; both at once is an error.
+
+    `source` is the hostfile's name, `counted_by` the option that gave `num_gpus`.
+    """
     filters = _given({"--include": include, "--exclude": exclude})
-    limits = _given({"--num-nodes": num_nodes, "--num-gpus": num_gpus})
+    limits = _given({"--num-nodes": num_nodes, counted_by: num_gpus})
     if filters and limits:
         raise SelectionError(
             f"{filters[0]} and {limits[0]} cannot be given together",
             hint=f"a filter names the slots by itself: leave {limits[0]} out",
         )
     chosen = filter_hosts(hosts, include=include, exclude=exclude, source=source)
-    return limit_hosts(chosen, num_nodes=num_nodes, num_gpus=num_gpus, source=source)
+    return limit_hosts(
+        chosen, num_nodes=num_nodes, num_gpus=num_gpus, source=source, counted_by=counted_by
+    )
 
 
 def filter_hosts(
@@ -84,9 +90,10 @@ def limit_hosts(
     num_nodes: int | None,
     num_gpus: int | None,
     source: str | None = None,
+    counted_by: str = "--num-gpus",
 ) -> tuple[Host, ...]:
     """Keep the first `num_nodes` hosts, and the first `num_gpus` slots of each."""
-    for option, number in (("--num-nodes", num_nodes), ("--num-gpus", num_gpus)):
+    for option, number in (("--num-nodes", num_nodes), (counted_by, num_gpus)):
         if number is not None and number < 1:
             raise SelectionError(
                 f"{option} {number} is less than 1", hint=f"leave {option} out to use all"
@@ -97,7 +104,7 @@ def limit_hosts(
             f"{source or 'the hostfile'}",
             hint=f"add hosts to it, or ask for at most {len(hosts)}",
         )
-    return tuple(_first_slots(host, num_gpus, source) for host in hosts[:num_nodes])
+    return tuple(_first_slots(host, num_gpus, source, counted_by) for host in hosts[:num_nodes])
 
 
 def parse_filter(text: str, option: str) -> tuple[Mention, ...]:
@@ -155,15 +162,15 @@ def _keep(host: Host, named: dict[str, set[Slot]], including: bool) -> Host:
     return replace(host, slots=tuple(s for s in host.slots if (s in marked) is including))
 
 
-def _first_slots(host: Host, count: int | None, source: str | None) -> Host:
+def _first_slots(host: Host, count: int | None, source: str | None, option: str) -> Host:
     if count is None:
         return host
     if count > len(host.slots):
         raise SelectionError(
-            f"--num-gpus {count} asks for more than the {len(host.slots)} slots of host "
+            f"{option} {count} asks for more than the {len(host.slots)} slots of host "
             f"{host.name!r}",
             where=_place(host, source),
-            hint=f"raise slots= on that line, or ask for at most {len(host.slots)}",
+            hint=f"raise its number of slots, or ask for at most {len(host.slots)}",
         )
     return replace(host, slots=host.slots[:count])
 

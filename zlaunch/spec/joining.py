@@ -54,7 +54,7 @@ class _Said:
         return int(self.value)
 
 
-_OVER = "give --nnodes N, --node-rank R and --rendezvous HOST:PORT, which win over the environment"
+_OVER = "give --nnodes N, --node-rank R and --rendezvous HOST:PORT; options win over variables"
 
 
 def find_membership(

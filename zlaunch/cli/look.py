@@ -1,0 +1,90 @@
+"""A look at the hosts of a place, without a script and without starting anything."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from zlaunch.backends.base import Backend
+from zlaunch.cli.place import Devices, Place
+from zlaunch.cli.question import nvml_source
+from zlaunch.cli.request import Request
+from zlaunch.errors import BackendError, SelectionError
+from zlaunch.launcher.agents import Patience
+from zlaunch.launcher.examination import Examination, Examined
+from zlaunch.launcher.preflight import Asked
+from zlaunch.spec.environment import Rendezvous, Surroundings
+from zlaunch.spec.facts import Question
+from zlaunch.spec.hostfile import Host
+from zlaunch.spec.plan import Command, Plan, make_plan
+from zlaunch.spec.topology import lay_out
+from zlaunch.system.loop import Loop
+
+
+def look(request: Request, place: Place, asked: Asked) -> Examined:
+    """Reach every host of the place, ask, and let go of it."""
+    loop = Loop()
+    try:
+        return Examination(_plan(request, place), place.backend, loop, place.patience, asked).run()
+    finally:
+        loop.close()
+
+
+def _plan(request: Request, place: Place) -> Plan:
+    """A plan whose workers do nothing: they say where and with what they would run."""
+    python = request.python or sys.executable
+    cwd = str(Path.cwd())
+    commands = {
+        rank: Command((host.python or python, "-c", "pass"), (), host.workdir or cwd)
+        for rank, host in enumerate(place.hosts)
+    }
+    around = Surroundings(
+        run_id="look",
+        run_dir="",
+        # This machine's port is held by us for the workers; the agent has one of its own to try.
+        rendezvous=replace(place.rendezvous, port=place.rendezvous.port if place.remote else 0),
+        device=place.devices.kind,
+        target="plain",
+        ds_config=None,
+        precision=None,
+        cores=place.cores,
+        inherited=place.env,
+    )
+    plan = make_plan(lay_out(place.hosts), commands, around, None)
+    return replace(plan, inherit=place.remote, python=python, preferred=place.preferred)
+
+
+def with_all_gpus(
+    request: Request, hosts: Sequence[Host], backend: Backend, patience: Patience
+) -> tuple[Host, ...]:
+    """Return the hosts with as many slots as each has GPUs.
+
+    Raises BackendError for hosts that cannot be reached, SelectionError for those without one.
+    """
+    place = Place(
+        hosts=tuple(replace(host, slots=(0,)) for host in hosts),
+        devices=Devices("cuda", (0,)),
+        backend=backend,
+        patience=patience,
+        rendezvous=Rendezvous("127.0.0.1", 0),
+        env={},
+        cores={},
+        remote=True,
+    )
+    found = look(request, place, Asked(Question(python=False, gpus=True, nvml=nvml_source())))
+    if found.unreachable:
+        raise BackendError("\n".join(f"{one.host}: {one.text}" for one in found.unreachable))
+    facts = found.fitness.facts if found.fitness else {}
+    counted = []
+    for node_rank, host in enumerate(hosts):
+        gpus = facts[node_rank].gpus if node_rank in facts else None
+        if not gpus:
+            trouble = "; ".join(facts[node_rank].trouble) if node_rank in facts else ""
+            raise SelectionError(
+                f"{host.name} has no GPU that could be found{f' ({trouble})' if trouble else ''}",
+                hint=f"--device cpu trains without; {host.name}:4 takes four on trust",
+            )
+        counted.append(replace(host, slots=tuple(gpu.index for gpu in gpus)))
+    return tuple(counted)
