@@ -251,6 +251,83 @@ def test_a_lock_that_is_left_is_a_warning(lab2: Lab, tmp_path: Path) -> None:
             assert "lock is left" not in launches.run(launches.all(), code).err
 
 
+def test_what_is_wrong_is_told_beside_a_host_that_cannot_be_reached(
+    lab2: Lab, tmp_path: Path
+) -> None:
+    with many(lab2, tmp_path, "paramiko") as launches:
+        hosts = two(launches, "workdir=/no/such") + "nowhere.invalid slots=1\n"
+        done = launches.run(hosts, HI)
+    assert (done.code, done.out) == (125, "")
+    assert "nowhere.invalid: its name does not resolve" in done.err
+    assert "h1: directory /no/such: No such file or directory" in done.err
+
+
+def test_hosts_without_a_number(lab2: Lab, tmp_path: Path) -> None:
+    """All their GPUs, which are counted there; one worker each on CPUs."""
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        "#!/bin/sh\necho '0, GPU-5c89-aa, NVIDIA H200, 143771, 9.0'\n"
+        "echo '1, GPU-5c89-bb, NVIDIA H200, 143771, 9.0'\n"
+    )
+    smi.chmod(0o755)
+    profile = lab2.hosts[1].home / ".bash_profile"
+    (tmp_path / "job.py").write_text("import os\nprint(os.environ['CUDA_VISIBLE_DEVICES'])\n")
+
+    def run(*options: str) -> Done:
+        line = [sys.executable, "-m", "zlaunch", "multinode", *options, "job.py"]
+        env = {**lab2.client.environment(), "ZLAUNCH_HOME": str(tmp_path / "runs")}
+        done = subprocess.run(
+            line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=BOUND, check=False
+        )
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    done = run("--hosts", "h0:1,h1", "--device", "cpu")
+    assert (done.code, len(done.out.splitlines())) == (0, 2), done.err
+    done = run("--hosts", "h0:2,h1:3", "--cpu", "1")
+    assert (done.code, len(done.out.splitlines())) == (0, 2), done.err
+    done = run("--hosts", "h0:1,h1:3", "--cpu", "2")
+    assert done.code == 2
+    assert "--cpu 2 asks for more than the 1 slots of host 'h0'" in done.err
+    done = run("--hosts", "h1")
+    assert done.code == 2
+    assert "h1 has no GPU that could be found" in done.err
+    profile.write_text(f"export PATH={tmp_path}:$PATH\n")
+    try:
+        done = run("--hosts", "h1", "--setup", "true")
+        assert (done.code, sorted(done.out.splitlines())) == (0, ["0 | 0,1", "1 | 0,1"]), done.err
+        assert run("--hosts", "h1", "--num-gpus", "1", "--setup", "true").out == "0 | 0\n"
+    finally:
+        profile.unlink()
+    done = run("--hosts", "h0,nowhere.invalid")
+    assert done.code == 125
+    assert "nowhere.invalid: its name does not resolve" in done.err
+    assert "not said" in run("--hosts", "h0", "--dry-run").err
+
+
+def test_a_run_that_started_nothing_is_no_run_to_look_at(lab2: Lab, tmp_path: Path) -> None:
+    with many(lab2, tmp_path, "paramiko") as launches:
+        assert launches.run(launches.all(), HI).code == 0
+        done = launches.run(two(launches, "workdir=/no/such"), HI)
+        assert done.err.rstrip().endswith("failed (exit code 2); no rank was started")
+
+        def tool(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [sys.executable, "-m", "zlaunch", *words], env=launches.env,
+                capture_output=True, text=True, timeout=BOUND, check=False,
+            )  # fmt: skip
+
+        runs = json.loads(tool("ps", "--json").stdout)
+        refused = next(run["id"] for run in runs if run["exit_code"] == 2)
+        assert len(runs) == 2
+        assert refused not in tool("ps").stdout
+        assert refused in tool("ps", "--all").stdout
+        assert tool("logs", "show").stdout.splitlines() == ["h0:0 | hi", "h1:1 | hi"]
+        shown = tool("logs", "show", refused)
+        assert shown.stdout == ""
+        assert "started no rank" in shown.stderr
+        assert "/no/such" in shown.stderr
+
+
 def test_without_a_look(lab2: Lab, tmp_path: Path) -> None:
     with many(lab2, tmp_path, "paramiko") as launches:
         done = launches.run(two(launches, "workdir=/no/such"), HI, options=("--no-preflight",))

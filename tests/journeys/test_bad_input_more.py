@@ -50,3 +50,26 @@ def test_a_command_that_is_none(journey: Journey) -> None:
 @pytest.mark.parametrize("name", ["", "two\nlines", "\x1b[2J"])
 def test_names_that_cannot_be_shown(journey: Journey, script: str, name: str) -> None:
     assert "--name" in refused(journey, "run", "--cpu", "1", "--name", name, script)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("run --nnodes 2 t.py", "zlaunch multinode --hostfile FILE"),
+        ("run --nproc_per_node=2 t.py", "--nproc N"),
+        ("run --mixed_precision bf16 t.py", "--precision bf16"),
+        ("multinode --launcher pdsh t.py", "--ssh paramiko or openssh"),
+        ("multinode --ssh_port 22 t.py", "port= in the hostfile"),
+        ("multinode --no_ssh t.py", "zlaunch join"),
+        ("multinode --nnodes=2 t.py", "--num-nodes N"),
+        ("multinode --gpus 0 t.py", "--include HOST:0,2"),
+        ("join --rdzv_backend=c10d t.py", "leave it out"),
+        ("join --setup x t.py", "set up already"),
+        ("run --no-such-thing t.py", "zlaunch run --help"),
+        ("train.py --lr 1", "zlaunch run train.py"),
+    ],
+)
+def test_options_of_other_launchers_are_answered(journey: Journey, words: str, hint: str) -> None:
+    done = journey.zlaunch(*words.split())
+    assert (done.code, done.out) == (2, "")
+    assert hint in done.err.splitlines()[1]

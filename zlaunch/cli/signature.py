@@ -53,4 +53,5 @@ def _with_help(parameter: inspect.Parameter, text: str | None) -> inspect.Parame
             told.help = text
         changed.append(told)
     annotation: Any = Annotated
-    return parameter.replace(annotation=annotation[tuple([kind, *changed])])
+    parts = (kind, *changed)
+    return parameter.replace(annotation=annotation[parts])
