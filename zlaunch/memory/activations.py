@@ -12,6 +12,7 @@ written. h hidden, a heads of d, s tokens of a sequence, i width of the MLP, e b
     eager attention  + e a s: the softmax; with dropout + (1 + e) a s; where the softmax is in
                      fp32, 4 + e in all, and 1 more with dropout
     MLP              e i x 1 relu, 2 gelu, 5 gelu_new (written in Python), 4 gated
+    its dropout      (1 + e) i, only in T5
     dropout          1 h after the attention, 1 h after the MLP: the masks
     disentangled     2 e a 2k + 2 e 2k h/s + e h: DeBERTa's scores and tables of 2k positions
 """
@@ -92,13 +93,13 @@ def _norm(shape: ModelShape, wide: int) -> int:
 
 def _attention(shape: ModelShape, settings: Settings, work: Workload) -> float:
     element, width = settings.element, shape.heads * shape.head_dim
-    kept: float = 4 * element * width
-    if shape.fused_rotary:  # the fused projection stays, since the values are a view of it
-        kept += 2 * element * width
+    kept: float = element * (2 * width + 2 * shape.kept_heads * shape.head_dim)
     if shape.qk_norm:
         kept += 6 * (width + shape.kv_heads * shape.head_dim)
     if work.attention == "eager" or shape.only_eager:
         kept += shape.heads * work.sequence * _scores(shape, settings)
+    elif shape.fused_rotary:  # the fused projection stays, since the values are a view of it
+        kept += 2 * element * width
     if shape.span:
         per_kind = shape.heads * shape.span + shape.span * shape.hidden / work.sequence
         kept += element * (shape.span_kinds * per_kind + shape.hidden)
@@ -117,6 +118,8 @@ def _scores(shape: ModelShape, settings: Settings) -> int:
 def _mlp(shape: ModelShape, element: int) -> float:
     tensors = _MLP_TENSORS[shape.mlp]
     dense = tensors * element * shape.intermediate
+    if shape.mlp_dropout:  # between the activation and the way down
+        dense += (1 + element) * shape.intermediate
     mixture = shape.experts
     if mixture is None:
         return dense

@@ -69,12 +69,10 @@ ENCODERS: dict[str, Family] = {
             "max_relative_positions": -1,
         },
     ),
-    "t5": Family(style="t5", mlp="relu", half_softmax=True, only_eager=True, defaults=_T5),
+    "t5": Family(style="t5", mlp="relu", defaults=_T5),
     "mt5": Family(
         style="t5",
         mlp="gated",
-        half_softmax=True,
-        only_eager=True,
         defaults={**_T5, "vocab_size": 250112, "feed_forward_proj": "gated-gelu"},
     ),
 }

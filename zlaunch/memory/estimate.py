@@ -107,7 +107,8 @@ def _phases(shape: ModelShape, settings: Settings, ranks: int, work: Workload) -
     left = 1 - bucket_share(shape, settings) if at_once else 0.0
     partition = 0
     if settings.stage == 1 and settings.contiguous:  # copied out of the buckets, for the step
-        partition = 0 if settings.overlap else came // ranks
+        whole = settings.accumulated * share(shape.parameters, ranks)
+        partition = 0 if settings.overlap else whole
     largest = settings.element * shape.largest_tensor if shape.logits else 0
     ends = present(
         Term("states", GRADIENTS, earlier + came + partition),

@@ -35,10 +35,10 @@ FAMILIES: dict[str, Family] = {
         qk_norm="head",
         defaults={**_QWEN, "head_dim": 128},
     ),
-    "gemma": Family(norm="gemma", defaults={**_GEMMA, "head_dim": 256}),
-    "gemma2": Family(norm="gemma", norms=4, defaults={**_GEMMA, "head_dim": 256}),
+    "gemma": Family(norm="wide", defaults={**_GEMMA, "head_dim": 256}),
+    "gemma2": Family(norm="wide", norms=4, defaults={**_GEMMA, "head_dim": 256}),
     "gemma3_text": Family(
-        norm="gemma",
+        norm="wide",
         norms=4,
         qk_norm="head",
         defaults={**_GEMMA, "vocab_size": 262208, "head_dim": 256, "num_key_value_heads": 4},
@@ -51,6 +51,7 @@ FAMILIES: dict[str, Family] = {
         defaults={**_LLAMA, "vocab_size": 51200, "hidden_act": "gelu_new"},
     ),
     "phi3": Family(
+        fused_rotary=True,
         defaults={**_LLAMA, "vocab_size": 32064, "max_position_embeddings": 4096},
     ),
     "gpt2": Family(
@@ -105,7 +106,6 @@ FAMILIES: dict[str, Family] = {
         norm="layer",
         norm_bias=True,
         mlp="fused",
-        half_softmax=True,
         defaults={
             "vocab_size": 65024,
             "tie_word_embeddings": True,
@@ -154,8 +154,8 @@ FAMILIES: dict[str, Family] = {
             "hidden_act": "gelu_pytorch_tanh",
         },
     ),
-    "cohere": Family(norm="layer", norms=1, defaults={**_GEMMA, "tie_word_embeddings": True}),
-    "olmo2": Family(qk_norm="all", defaults={**_LLAMA, "vocab_size": 50304}),
+    "cohere": Family(norm="wide", norms=1, defaults={**_GEMMA, "tie_word_embeddings": True}),
+    "olmo2": Family(norm="wide", qk_norm="all", defaults={**_LLAMA, "vocab_size": 50304}),
     "mixtral": Family(
         defaults={
             "vocab_size": 32000,

@@ -67,22 +67,24 @@ def _shape(table: dict[str, Any], text: str, where: str, outer: str) -> ModelSha
         layers=_layers(keys, family),
         hidden=hidden,
         heads=count,
-        kv_heads=kv_count,
-        head_dim=size,
+        kv_heads=_shared(keys, family) or kv_count,
+        head_dim=_head_dim(keys, family) or size,
         intermediate=intermediate(keys),
         vocab=vocab,
         tied=keys.flag("tie_word_embeddings", True),
         positions=keys.optional("max_position_embeddings") or None,
         norm=family.norm,
-        norms=family.norms,
+        norms=_norms(keys, family),
         mlp=_mlp(keys, family),
-        attentions=1,
+        attentions=_attentions(keys, family),
+        shared_heads=bool(_shared(keys, family)),
         fused_rotary=family.fused_rotary,
         qk_norm=bool(family.qk_norm),
         half_softmax=family.half_softmax,
         hidden_dropout=keys.rate(
             "hidden_dropout_prob", "resid_pdrop", "hidden_dropout", "dropout", "dropout_rate"
         ),
+        mlp_dropout=family.style == "t5" and keys.rate("dropout_rate"),
         attention_dropout=keys.rate(
             "attention_probs_dropout_prob", "attn_pdrop", "attention_dropout", "dropout_rate"
         ),
@@ -105,6 +107,38 @@ def _kind(family: Family) -> Any:
 def _layers(keys: ConfigKeys, family: Family) -> int:
     layers = keys.number("num_hidden_layers")
     return layers + (keys.number("num_decoder_layers", layers) if family.style == "t5" else 0)
+
+
+def _attentions(keys: ConfigKeys, family: Family) -> float:
+    """Attentions of a layer; T5's decoder has two."""
+    layers = keys.number("num_hidden_layers")
+    decoders = keys.number("num_decoder_layers", layers)
+    return (layers + 2 * decoders) / (layers + decoders) if family.style == "t5" else 1
+
+
+def _shared(keys: ConfigKeys, family: Family) -> int:
+    """The heads that all queries share in Falcon, which does not repeat them; else 0."""
+    if family.style != "falcon":
+        return 0
+    count, kv_count, _ = heads(keys)
+    if keys.flag("new_decoder_architecture"):
+        return kv_count
+    return 1 if keys.flag("multi_query") else count
+
+
+def _norms(keys: ConfigKeys, family: Family) -> float:
+    if family.style == "t5":  # one more for each attention
+        return 1 + _attentions(keys, family)
+    one = family.style == "falcon" and keys.flag("parallel_attn", True)
+    return 1 if one and not keys.flag("new_decoder_architecture") else family.norms
+
+
+def _head_dim(keys: ConfigKeys, family: Family) -> int:
+    """DeepSeek's queries and keys are wider than its values; their mean. Else 0."""
+    if family.style != "deepseek":
+        return 0
+    wide = keys.number("qk_rope_head_dim") + keys.number("qk_nope_head_dim")
+    return (wide + keys.number("v_head_dim")) // 2
 
 
 def _mlp(keys: ConfigKeys, family: Family) -> Mlp:

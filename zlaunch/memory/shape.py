@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["decoder", "encoder", "encoder-decoder"]
-Norm: TypeAlias = Literal["layer", "rms", "gemma"]
+# wide: computed and kept in fp32 up to its output, as in Gemma, OLMo 2 and Cohere.
+Norm: TypeAlias = Literal["layer", "rms", "wide"]
 # relu: one kernel that needs its output only. fused: one kernel that needs its input (gelu,
 # silu). python: gelu_new and its like, written out in Python, which keep each step.
 # gated: act(gate) * up.
@@ -51,13 +52,15 @@ class ModelShape:
     tied: bool = False
     positions: int | None = None
     norm: Norm = "rms"
-    norms: int = 2
+    norms: float = 2
     mlp: Mlp = "gated"
-    attentions: int = 1
+    attentions: float = 1
+    shared_heads: bool = False
     fused_rotary: bool = False
     qk_norm: bool = False
     half_softmax: bool = False
     hidden_dropout: bool = False
+    mlp_dropout: bool = False
     attention_dropout: bool = False
     logits: bool = True
     experts: Experts | None = None
@@ -80,6 +83,11 @@ class ModelShape:
     def persistent(self, threshold: int) -> int:
         """Elements in tensors so small that ZeRO-3 keeps them whole on every rank."""
         return total((size, count) for size, count in self.tensors if size <= threshold)
+
+    @property
+    def kept_heads(self) -> int:
+        """Heads of the keys and values that are kept: Transformers repeats them, but for Falcon."""
+        return self.kv_heads if self.shared_heads else self.heads
 
     @property
     def embeddings(self) -> int:
