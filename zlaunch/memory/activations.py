@@ -14,7 +14,8 @@ written. h hidden, a heads of d, s tokens of a sequence, i width of the MLP, e b
     MLP              e i x 1 relu, 2 gelu, 5 gelu_new (written in Python), 4 gated
     its dropout      (1 + e) i, only in T5
     dropout          1 h after the attention, 1 h after the MLP: the masks
-    disentangled     2 e a 2k + 2 e 2k h/s + e h: DeBERTa's scores and tables of 2k positions
+    disentangled     2 e a 2k + 2 e 2k h/s + e h: DeBERTa's scores and tables of 2k positions,
+                     and (1 + e) 2k h a layer however many samples there are
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def activations(shape: ModelShape, settings: Settings, work: Workload) -> Activa
     """What is kept at the end of a forward pass."""
     tokens = work.micro_batch * work.sequence
     element = settings.element
-    layer = tokens * layer_bytes(shape, settings, work)
+    layer = tokens * layer_bytes(shape, settings, work) + table_bytes(shape, settings)
     outside = 2 * element * tokens * shape.hidden  # the embedding's output and the last norm's
     if work.checkpointing:
         inputs = tokens * shape.hidden * (4 if settings.autocast else element)
@@ -82,6 +83,11 @@ def layer_bytes(shape: ModelShape, settings: Settings, work: Workload) -> int:
     if shape.hidden_dropout:
         kept += 2 * shape.hidden
     return int(kept)
+
+
+def table_bytes(shape: ModelShape, settings: Settings) -> int:
+    """Bytes that one layer keeps however many samples there are: DeBERTa's relative positions."""
+    return (1 + settings.element) * shape.span * shape.hidden
 
 
 def _norm(shape: ModelShape, wide: int) -> int:

@@ -103,6 +103,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "falcon": Family(
         style="falcon",
+        half_softmax=True,
         norm="layer",
         norm_bias=True,
         mlp="fused",

@@ -27,7 +27,7 @@ def guess_shape(parameters: int) -> ModelShape:
     vocab = min(_VOCAB, max(256, math.isqrt(parameters) * 2))
     tables = 1 if tied else 2
     layers, hidden = _depth_and_width(parameters, vocab * tables)
-    inside = (parameters - tables * vocab * hidden) // layers
+    inside = (parameters - tables * vocab * hidden - hidden) // layers
     intermediate = max(1, (inside - 4 * hidden * hidden - 2 * hidden) // (3 * hidden))
     parts = [
         (vocab * hidden, tables),
