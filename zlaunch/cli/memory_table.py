@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from zlaunch.cli.plan import Question
 
 _WIDE = 250  # columns where nobody says how many there are
+_NAMES = 38  # columns of the longest term and the table's edges
 _GROUPS: tuple[Group, ...] = ("states", "buffers", "activations", "overhead")
 
 
@@ -27,7 +28,8 @@ def print_plan(asked: Question, advice: Advice) -> None:
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         console = Console(markup=False, highlight=False, width=_WIDE)
-    console.print(_table(advice.verdicts))
+    for verdicts in _side_by_side(advice.verdicts, console.width):
+        console.print(_table(verdicts))
     for verdict in advice.verdicts:
         if not verdict.fits:
             plain.print(f"does not fit: {verdict_words(verdict)}")
@@ -42,6 +44,20 @@ def print_plan(asked: Question, advice: Advice) -> None:
         f"recommended: {best.recipe}, up to a micro batch of {best.largest_micro_batch}:"
         f" {command(asked, best)}"
     )
+
+
+def _side_by_side(verdicts: tuple[Verdict, ...], width: int) -> Iterator[tuple[Verdict, ...]]:
+    """As many recipes at a time as fit on the screen, at least one."""
+    chunk: list[Verdict] = []
+    left = width - _NAMES
+    for verdict in verdicts:
+        needed = max(len(verdict.recipe), len(verdict.estimate.peak.name)) + 3
+        if chunk and needed > left:
+            yield tuple(chunk)
+            chunk, left = [], width - _NAMES
+        chunk.append(verdict)
+        left -= needed
+    yield tuple(chunk)
 
 
 def _table(verdicts: tuple[Verdict, ...]) -> Table:
