@@ -139,6 +139,7 @@ def test_the_users_own_recipe_config_and_settings(journey: Journey) -> None:
         (("--model", "other.json"), ("other.json", "vocab_size")),
         (("--model", "short.safetensors"), ("short.safetensors", "no safetensors file")),
         (("--model", "long.safetensors"), ("long.safetensors", "no safetensors file")),
+        (("--model", "/dev/zero"), ("/dev/zero", "neither a file nor a folder")),
         (("--model", "empty"), ("no config.json",)),
     ],
 )

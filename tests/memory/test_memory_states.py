@@ -82,9 +82,9 @@ def test_stage_3_steps_one_sub_group_after_the_other() -> None:
     assert sizes(step) == {"flattened gradients": 200_000, "gradients in fp32": 400_000}
 
 
-def test_fp32_keeps_master_weights_but_at_stage_3() -> None:
+def test_fp32_keeps_master_weights_at_every_stage_of_zero() -> None:
     kept = {s: sizes(constant_states(SHAPE, ds(s, half=False), 2)) for s in (0, 1, 2, 3)}
-    assert [kept[s].get("fp32 weights", 0) for s in (0, 1, 2, 3)] == [0, 2 * P, 2 * P, 0]
+    assert [kept[s].get("fp32 weights", 0) for s in (0, 1, 2, 3)] == [0, 2 * P, 2 * P, 2 * P]
     assert kept[3]["parameters"] == 2 * P
 
 

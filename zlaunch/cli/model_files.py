@@ -36,6 +36,8 @@ def read_shape(name: str) -> ModelShape:
         raise ConfigError(f"--model {name} was not found", hint=_way_to(name))
     if folder:
         return _from_folder(path)
+    if not path.is_file():
+        raise ConfigError(f"--model {name} is neither a file nor a folder")
     if path.suffix == ".safetensors":
         return shape_of_stored(_header(path), name)
     text = _json_text(path, f"--model {name}")

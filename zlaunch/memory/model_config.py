@@ -53,6 +53,8 @@ def _shape(table: dict[str, Any], text: str, where: str, outer: str) -> ModelSha
                 " folder with its .safetensors files for the exact number"
             ),
         )
+    if "quantization_config" in table:
+        notes += ("quantization_config is not looked at: all weights are taken as trained",)
     keys = ConfigKeys(table, text, where, family.defaults)
     head, logits, note = _head(keys, family, name)
     count, kv_count, size = heads(keys)
@@ -93,7 +95,7 @@ def _shape(table: dict[str, Any], text: str, where: str, outer: str) -> ModelSha
         span=span(keys) if relative_kinds(keys) else 0,
         span_kinds=relative_kinds(keys),
         only_eager=family.only_eager,
-        exact=not notes,
+        exact=name in FAMILIES,
         notes=(*notes, *note),
     )
 

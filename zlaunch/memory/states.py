@@ -9,8 +9,10 @@ k bytes (Adam: 8, two moments in fp32):
     stage 2   e, e/N, (4 + k)/N
     stage 3   e/N, e/N (a buffer that is always there), (4 + k)/N
 
-DeepSpeed keeps the fp32 master weights in fp32 training too, except at stage 3, where they
-are the parameters themselves (`stage3.py`, `_create_fp32_partitions`). Gradients wait in the
+DeepSpeed keeps the fp32 master weights in fp32 training too, at the stages 1 to 3: the code
+that would spare the copy at stage 3 compares a device with its name, which never are equal
+(`stage3.py`, `_create_fp32_partitions`; seen in tests/journeys/test_memory_deepspeed.py).
+Gradients wait in the
 precision of the model, bf16 as well as fp16, unless `data_types.grad_accum_dtype` says fp32
 (`engine.py`, `get_data_types`).
 """
@@ -95,4 +97,4 @@ def gradients_for_step(shape: ModelShape, settings: Settings, ranks: int) -> tup
 
 
 def _has_master(settings: Settings) -> bool:
-    return settings.half or settings.stage in (1, 2)
+    return settings.half or settings.stage > 0
