@@ -40,3 +40,14 @@ def test_below_batch_8_the_step_decides() -> None:
     by_batch = {row["micro_batch"]: row for row in RUNS if row["name"] == "zero2"}
     assert predictions.predicted(by_batch[1])[2] == "optimizer step"
     assert predictions.predicted(by_batch[12])[2] == "loss"
+
+
+def test_the_tables_of_the_docs_are_what_the_command_prints(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["memory.py"])
+    predictions.main()
+    printed = [line for line in capsys.readouterr().out.splitlines() if line]
+    written = (BENCHMARKS.parent / "docs" / "memory.md").read_text("utf-8").splitlines()
+    assert len(printed) > 30
+    assert [line for line in printed if line not in written] == []

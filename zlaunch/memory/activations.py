@@ -41,18 +41,24 @@ class Workload:
 
 @dataclass(frozen=True)
 class Activations:
-    """Bytes on the GPU when the backward pass begins."""
+    """Bytes that the layers keep, that one of them takes anew, and that the loss takes."""
 
     layers: int
     recomputed: int
     loss: int
 
-    def terms(self) -> tuple[Term, ...]:
-        """All of them."""
+    def at_the_loss(self) -> tuple[Term, ...]:
+        """Before any layer is recomputed."""
+        return present(
+            Term("activations", "layers", self.layers),
+            Term("activations", "logits and loss", self.loss),
+        )
+
+    def in_a_layer(self) -> tuple[Term, ...]:
+        """Once the logits are gone, and the last layer is computed anew."""
         return present(
             Term("activations", "layers", self.layers),
             Term("activations", "one layer recomputed", self.recomputed),
-            Term("activations", "logits and loss", self.loss),
         )
 
 

@@ -91,9 +91,10 @@ def initial_states(shape: ModelShape, settings: Settings, ranks: int) -> int:
 def _phases(shape: ModelShape, settings: Settings, ranks: int, work: Workload) -> tuple[Phase, ...]:
     """The moments at which a step can take most.
 
-    The loss: all activations, and the logits' gradients. The backward pass: the activations
-    go as the gradients come, so that either of its ends can be the larger one. The step: no
-    activations, but the gradients in two precisions.
+    The loss: all activations, and the logits' gradients. The last layer: the same without
+    those, and with one layer recomputed. The backward pass: the activations go as the gradients
+    come, so that either of its ends can be the larger one. The step: no activations, but the
+    gradients in two precisions.
     """
     constant = constant_states(shape, settings, ranks) + constant_buffers(shape, settings, ranks)
     during = constant + pass_buffers(shape, settings, ranks)
@@ -120,7 +121,8 @@ def _phases(shape: ModelShape, settings: Settings, ranks: int, work: Workload) -
     step = gradients_for_step(shape, settings, ranks) + step_buffers(shape, settings)
     norm = _norm_terms(shape, settings, ranks, earlier + came + partition)
     return (
-        Phase("loss", _merged(during + waiting + backward + kept.terms())),
+        Phase("loss", _merged(during + waiting + backward + kept.at_the_loss())),
+        Phase("last layer", _merged(during + waiting + backward + kept.in_a_layer())),
         Phase("backward pass", _merged(during + ends + backward)),
         Phase("gradient norm", _merged(constant + norm)),
         Phase("optimizer step", _merged(constant + step)),
