@@ -123,6 +123,52 @@ def test_what_is_no_config(text: str) -> None:
         shape_of_config(text, "config.json")
 
 
+LARGE = {"tie_word_embeddings": False, "vocab_size": 128256, "num_key_value_heads": 8}
+PUBLISHED = [
+    ("llama", 8_030_261_248, {**LARGE, "hidden_size": 4096, "intermediate_size": 14336}, 32, 32),
+    ("llama", 70_553_706_496, {**LARGE, "hidden_size": 8192, "intermediate_size": 28672}, 80, 64),
+    (
+        *("mixtral", 46_702_792_704),
+        {**LARGE, "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336},
+        *(32, 32),
+    ),
+    (
+        *("qwen2", 494_032_768),
+        {
+            "vocab_size": 151936,
+            "hidden_size": 896,
+            "intermediate_size": 4864,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+        },
+        *(24, 14),
+    ),
+    (
+        *("deepseek_v3", 671_026_404_352),
+        {"hidden_size": 7168, "intermediate_size": 18432, "tie_word_embeddings": False},
+        *(61, 128),
+    ),
+]
+
+
+@pytest.mark.parametrize(("family", "count", "table", "layers", "heads"), PUBLISHED)
+def test_published_models(
+    family: str, count: int, table: dict[str, Any], layers: int, heads: int
+) -> None:
+    numbers = {"num_hidden_layers": layers, "num_attention_heads": heads}
+    shape = read({"model_type": family, "architectures": ["ForCausalLM"], **numbers}, table)
+    assert shape.parameters == count
+
+
+def test_vision_beside_the_text() -> None:
+    """Qwen2-VL keeps the text's numbers at the top; others keep the head's name there."""
+    beside = read({"vision_config": {"depth": 2, "hidden_size": 32}})
+    assert beside.parameters > read().parameters and not beside.exact
+    text = {key: value for key, value in LLAMA.items() if key != "architectures"}
+    above = read({"architectures": ["XForConditionalGeneration"], "text_config": text}, {})
+    assert above.logits and not any("architectures" in note for note in above.notes)
+
+
 def test_vision_and_text() -> None:
     vision = {"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64, "image_size": 28}
     shape = read({"model_type": "llava", "text_config": LLAMA, "vision_config": vision}, {})

@@ -37,10 +37,11 @@ class ConfigKeys:
 
     def find(self, key: str) -> Any:
         """What stands under `key` or another of its names; else the family's default; or None."""
-        for name in (key, *_NAMES.get(key, ())):
-            if self.table.get(name) is not None:
-                return self.table[name]
-        return self.defaults.get(key)
+        names = (key, *_NAMES.get(key, ()))
+        said = (
+            table[name] for table in (self.table, self.defaults) for name in names if name in table
+        )
+        return next((value for value in said if value is not None), None)
 
     def number(self, key: str, otherwise: int | None = None) -> int:
         """An integer above 0; `otherwise` where it is absent, an error where that is None."""

@@ -231,5 +231,6 @@ FAMILIES: dict[str, Family] = {
 }
 # Other names of the same thing.
 FAMILIES["gemma3"] = FAMILIES["gemma3_text"]
-FAMILIES["qwen2_5_vl_text"] = FAMILIES["qwen2_vl_text"] = FAMILIES["qwen2"]
+for _name in ("qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"):
+    FAMILIES[_name] = FAMILIES["qwen2"]
 FAMILIES["ministral"] = FAMILIES["mistral"]

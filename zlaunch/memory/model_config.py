@@ -36,9 +36,12 @@ def shape_of_config(text: str, where: str) -> ModelShape:
     table = parse_json(text, where)
     inner = table.get("text_config") or table.get("llm_config") or table.get("language_config")
     if isinstance(inner, dict) and "hidden_size" not in table:
+        architectures = inner.get("architectures") or table.get("architectures")
+        inner = {**inner, "architectures": architectures}
         shape = _shape(inner, text, where, str(table.get("model_type", "")))
         return _with_vision(shape, table, text, where)
-    return _shape(table, text, where, "")
+    shape = _shape(table, text, where, "")
+    return _with_vision(shape, table, text, where) if "vision_config" in table else shape
 
 
 def _shape(table: dict[str, Any], text: str, where: str, outer: str) -> ModelShape:
