@@ -83,6 +83,19 @@ def initials(path: Path) -> None:
         print(f"| {model} | {name} | {gpus} | {row['initial_gib']:.2f} | {predicted(row)[1]:.2f} |")
 
 
+def beside(path: Path) -> None:
+    """What the allocator reserved beyond what it gave out, and what lies beside it on the GPU."""
+    found = [row for row in rows(path) if "reserved_gib" in row]
+    if not found:
+        return
+    print("\n| model | recipe | GPUs | batch | reserved / allocated | GiB beside the allocator |")
+    print("|---|---|---|---|---|---|")
+    for row in found:
+        cells = (row["model"], row["name"], row["gpus"], row["micro_batch"])
+        ratio = row["reserved_gib"] / row["peak_gib"]
+        print(f"| {' | '.join(map(str, cells))} | {ratio:.3f} | {row['beside_gib']:.2f} |")
+
+
 def largest(path: Path) -> None:
     print("\n| model | recipe | GPUs | cap | largest batch seen | first that failed | predicted |")
     print("|---|---|---|---|---|---|---|")
@@ -96,6 +109,7 @@ def main() -> None:
     for path in given or [MEASURED / "h200.jsonl"]:
         peaks(path)
         initials(path)
+        beside(path)
     if not given:
         largest(MEASURED / "h200-largest.jsonl")
 
