@@ -18,13 +18,14 @@ FLOORS = (  # from the top
     "system",
     "insight",
     "dsconfig",
+    "memory",
     "run",
     "spec",
     "errors",
 )
 ASIDE = {"", "__main__"}  # zlaunch/__init__.py and __main__.py
 SENT = "workers"  # programs that ranks run: no floor, since nothing imports them
-PURE = {"insight", "dsconfig", "run", "spec"}
+PURE = {"insight", "dsconfig", "memory", "run", "spec"}
 # What a pure floor may import beside zlaunch: nothing here touches files, clocks or the world.
 PURE_MAY = {
     *("__future__", "ast", "base64", "binascii", "bisect", "collections", "copy", "dataclasses"),

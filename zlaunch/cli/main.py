@@ -23,6 +23,7 @@ _COMMANDS = {
     "run": ("zlaunch.cli.run", "Train on this machine: one worker per GPU, or N on the CPU."),
     "multinode": ("zlaunch.cli.multinode", "Train on many hosts, reached over SSH."),
     "join": ("zlaunch.cli.join", "Train on many nodes, this command started on each; no SSH."),
+    "plan": ("zlaunch.cli.plan", "Which recipes fit a model into memory, term by term."),
     "doctor": ("zlaunch.cli.doctor", "Look at hosts: what would make training there fail."),
     "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
     "ps": ("zlaunch.cli.ps", "List runs."),

@@ -1,0 +1,1 @@
+"""Pure: how much memory a model and a ds_config take, term by term."""

@@ -1,0 +1,113 @@
+"""The shape of a transformer: what of it decides about memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+Kind: TypeAlias = Literal["decoder", "encoder", "encoder-decoder"]
+# wide: computed and kept in fp32 up to its output, as in Gemma, OLMo 2 and Cohere.
+Norm: TypeAlias = Literal["layer", "rms", "wide"]
+# relu: one kernel that needs its output only. fused: one kernel that needs its input (gelu,
+# silu). python: gelu_new and its like, written out in Python, which keep each step.
+# gated: act(gate) * up.
+Mlp: TypeAlias = Literal["relu", "fused", "python", "gated"]
+Attention: TypeAlias = Literal["eager", "sdpa", "flash"]
+# How many elements a tensor has, and how many such tensors there are.
+Tensors: TypeAlias = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Experts:
+    """A mixture of experts: how many there are, and what one token meets of them."""
+
+    count: int
+    per_token: int
+    intermediate: int
+    shared_intermediate: int = 0
+    dense_layers: int = 0
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A transformer, as far as its memory goes.
+
+    `tensors` are all parameters. `exact` says that they are counted, not guessed; `notes` say
+    what was assumed. `span` is the number of relative positions of DeBERTa's disentangled
+    attention, each of whose `span_kinds` keeps tables of scores.
+    """
+
+    name: str
+    source: str
+    kind: Kind
+    tensors: Tensors
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocab: int
+    tied: bool = False
+    positions: int | None = None
+    norm: Norm = "rms"
+    norms: float = 2
+    mlp: Mlp = "gated"
+    attentions: float = 1
+    shared_heads: bool = False
+    fused_rotary: bool = False
+    qk_norm: bool = False
+    half_softmax: bool = False
+    hidden_dropout: bool = False
+    mlp_dropout: bool = False
+    attention_dropout: bool = False
+    logits: bool = True
+    experts: Experts | None = None
+    span: int = 0
+    span_kinds: int = 0
+    only_eager: bool = False
+    exact: bool = True
+    notes: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        return total(self.tensors)
+
+    @property
+    def largest_tensor(self) -> int:
+        """Elements of the largest parameter, nearly always the embedding."""
+        return max(size for size, _ in self.tensors)
+
+    def persistent(self, threshold: int) -> int:
+        """Elements in tensors so small that ZeRO-3 keeps them whole on every rank."""
+        return total((size, count) for size, count in self.tensors if size <= threshold)
+
+    @property
+    def kept_heads(self) -> int:
+        """Heads of the keys and values that are kept: Transformers repeats them, but for Falcon."""
+        return self.kv_heads if self.shared_heads else self.heads
+
+    @property
+    def embeddings(self) -> int:
+        """Elements of the input embedding; a matrix product never reads them."""
+        return self.vocab * self.hidden
+
+    @property
+    def attention(self) -> Attention:
+        """What Transformers chooses by itself."""
+        return "eager" if self.only_eager else "sdpa"
+
+
+def total(tensors: Iterable[tuple[int, int]]) -> int:
+    """Elements of all `tensors`."""
+    return sum(size * count for size, count in tensors)
+
+
+def gathered(tensors: Iterable[tuple[int, int]]) -> Tensors:
+    """The same tensors with equal sizes counted together, largest first; empty ones left out."""
+    counts: dict[int, int] = {}
+    for size, count in tensors:
+        counts[size] = counts.get(size, 0) + count
+    return tuple(sorted(((s, n) for s, n in counts.items() if s and n), reverse=True))
