@@ -31,7 +31,7 @@ PURE_MAY = {
     *("__future__", "ast", "base64", "binascii", "bisect", "collections", "copy", "dataclasses"),
     *("decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "hjson", "hmac"),
     *("ipaddress", "itertools", "json", "math", "operator", "re", "shlex", "statistics"),
-    *("string", "struct", "textwrap", "tomli", "tomllib", "types", "typing", "unicodedata"),
+    *("string", "struct", "textwrap", "tomli", "tomllib", "types", "typing", "unicodedata", "yaml"),
 }
 PURE_MAY_NOT_CALL = {"open", "input", "print", "exec", "eval", "__import__"}
 PURE_MAY_NOT_TOUCH = {

@@ -25,6 +25,8 @@ _COMMANDS = {
     "join": ("zlaunch.cli.join", "Train on many nodes, this command started on each; no SSH."),
     "plan": ("zlaunch.cli.plan", "Which recipes fit a model into memory, term by term."),
     "doctor": ("zlaunch.cli.doctor", "Look at hosts: what would make training there fail."),
+    "config": ("zlaunch.cli.config", "Make, show and compare ds_configs."),
+    "recipes": ("zlaunch.cli.recipes", "The named ways to train."),
     "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
     "ps": ("zlaunch.cli.ps", "List runs."),
 }

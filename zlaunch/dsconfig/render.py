@@ -93,7 +93,7 @@ def render(
         _complete(config, target)
         config = _ordered(config)
     notes = file_notes(config, target) if from_file else recipe_notes(config, target, precision)
-    return Rendered(_whole_numbers(config), batch, notes)
+    return Rendered(whole_numbers(config), batch, notes)
 
 
 def to_json(config: Mapping[str, Any]) -> str:
@@ -162,13 +162,13 @@ def _ordered(config: Mapping[str, Any]) -> dict[str, Any]:
     return {**first, **config}
 
 
-def _whole_numbers(config: Mapping[str, Any], above: Path = ()) -> dict[str, Any]:
+def whole_numbers(config: Mapping[str, Any], above: Path = ()) -> dict[str, Any]:
     """A copy in which keys that hold integers do: 5e8 in a file is a float to JSON readers."""
     result: dict[str, Any] = {}
     for key, value in config.items():
         path = (*above, key)
         if isinstance(value, Mapping):
-            result[key] = _whole_numbers(value, path)
+            result[key] = whole_numbers(value, path)
         elif isinstance(value, float) and kind_of(path) == "int":
             number = whole(value)
             result[key] = value if number is None else number

@@ -1,0 +1,217 @@
+"""`zlaunch config` and `zlaunch recipes`, as typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOOL = (sys.executable, "-m", "zlaunch")
+TARGETS = ("plain", "hf", "accelerate")
+
+
+class Shell:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.env = {**os.environ, "ZLAUNCH_HOME": str(folder / "home")}
+
+    def __call__(self, *args: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*TOOL, *args], cwd=self.folder, env=self.env, input=stdin,
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    def json(self, *args: str, stdin: str = "") -> Any:
+        done = self(*args, stdin=stdin)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path)
+
+
+def test_recipes_are_listed(shell: Shell) -> None:
+    rows = shell.json("recipes", "list", "--json")
+    assert [row["name"] for row in rows] == [
+        *("ddp", "zero1", "zero2", "zero2-offload", "zero3", "zero3-nvme", "zero3-offload")
+    ]
+    assert (
+        rows[-1] | {"optimizer": "host memory", "parameters": "host memory", "stage": 3} == rows[-1]
+    )
+    plain = shell("recipes", "list").stdout.splitlines()
+    assert plain[0].split() == ["NAME", "STAGE", "OPTIMIZER", "PARAMETERS", "FOR"]
+    assert len(plain) == 8
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_render_is_stable_and_whole(shell: Shell, target: str) -> None:
+    args = ("config", "render", "zero3", "--world-size", "8", "--target", target)
+    first, again = shell(*args), shell(*args)
+    assert first.returncode == 0, first.stderr
+    assert first.stdout == again.stdout
+    config = json.loads(first.stdout)
+    assert list(config)[:3] == [
+        *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+    ]
+    assert ".0," not in first.stdout.replace('"gradient_clipping": 1.0,', "")
+    assert config["zero_optimization"]["stage"] == 3
+
+
+def test_render_with_options_to_a_file(shell: Shell) -> None:
+    options = ("--precision", "fp16", "--set", "zero_optimization.reduce_bucket_size=5e7")
+    batch = ("--micro-batch", "2", "--global-batch", "32", "--world-size", "4")
+    done = shell("config", "render", "zero2", *options, *batch, "-o", "ds.json")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    config = json.loads((shell.folder / "ds.json").read_text())
+    assert config["gradient_accumulation_steps"] == 4
+    assert config["zero_optimization"]["reduce_bucket_size"] == 50_000_000
+    assert config["fp16"]["enabled"] is True
+    again = shell("config", "render", "-o", "ds.json")
+    assert again.returncode == 2
+    assert "ds.json is there already" in again.stderr
+    assert json.loads((shell.folder / "ds.json").read_text()) == config
+    assert shell("config", "render", "-o", "ds.json", "--force").returncode == 0
+    assert [path.name for path in shell.folder.iterdir()] == ["ds.json"]
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("render", "zero4"), "did you mean"),
+        (("render", "ddp"), "trains without DeepSpeed"),
+        (("render", "--set", "optimizer.params.lr"), "--set"),
+        (("render", "--global-batch", "7", "--world-size", "2"), "7"),
+        (("render", "-o", "no/such/ds.json"), "no/such/ds.json cannot be written"),
+        (("render", "--world-size", "0"), "--world-size"),
+        (("show", "nothing"), "nothing is no file, no recipe and no run"),
+        (("show", "nothing.json"), "was not found"),
+        (("show", "."), "Is a directory"),
+        (("diff", "zero2", "ddp"), "trains without DeepSpeed"),
+        (("init",), "--yes takes the defaults"),
+    ],
+)
+def test_wrong_input(shell: Shell, args: tuple[str, ...], word: str) -> None:
+    done = shell("config", *args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_show_reads_what_deepspeed_reads(shell: Shell) -> None:
+    (shell.folder / "ds.hjson").write_text(
+        "{ # mine\n  train_batch_size: 32,\n  zero_optimization: {reduce_bucket_size: 5e8,},\n}"
+    )
+    expected = {"train_batch_size": 32, "zero_optimization": {"reduce_bucket_size": 500_000_000}}
+    assert shell.json("config", "show", "ds.hjson") == expected
+    assert shell.json("config", "show", "-", stdin=json.dumps(expected)) == expected
+    assert shell.json("config", "show", "zero1")["zero_optimization"]["stage"] == 1
+
+
+def test_show_and_diff_know_runs(shell: Shell) -> None:
+    (shell.folder / "job.py").write_text("import os\nos.environ['ZLAUNCH_DS_CONFIG']\n")
+    run = (
+        "run",
+        "--cpu",
+        "1",
+        "--name",
+        "mine",
+        "--recipe",
+        "zero1",
+        "--set",
+        "gradient_clipping=0.5",
+    )
+    assert shell(*run, "job.py").returncode == 0
+    assert shell.json("config", "show", "mine")["gradient_clipping"] == 0.5
+    done = shell("config", "diff", "zero1", "mine")
+    assert (done.returncode, done.stdout) == (1, "  gradient_clipping: 1.0 -> 0.5\n")
+
+
+def test_diff(shell: Shell) -> None:
+    (shell.folder / "a.json").write_text('{"a": 1, "b": {"c": [1, 2]}, "d": null}')
+    (shell.folder / "b.json").write_text('{"a": 1.0, "b": {"c": [1, 3], "e": true}}')
+    done = shell("config", "diff", "a.json", "b.json")
+    assert done.returncode == 1
+    assert done.stdout == "  b.c: [1, 2] -> [1, 3]\n+ b.e: true\n- d: null\n"
+    told = json.loads(shell("config", "diff", "a.json", "b.json", "--json").stdout)
+    assert told[1:] == [{"path": "b.e", "after": True}, {"path": "d", "before": None}]
+    same = shell("config", "diff", "a.json", "a.json")
+    assert (same.returncode, same.stdout) == (0, "")
+
+
+ACCELERATE = """\
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+mixed_precision: bf16
+num_machines: 1
+num_processes: 4
+deepspeed_config:
+  zero3_init_flag: false
+"""
+
+
+def test_import_from_accelerate(shell: Shell) -> None:
+    text = f"{ACCELERATE}  zero_stage: 3\n  offload_optimizer_device: cpu\n"
+    (shell.folder / "accelerate.yaml").write_text(text)
+    done = shell("config", "import", "accelerate.yaml", "-o", "ds.json")
+    assert done.returncode == 0, done.stderr
+    assert "this is Accelerate" in done.stderr
+    assert "num_processes 4 on 1: --num-gpus 4" in done.stderr
+    config = json.loads((shell.folder / "ds.json").read_text())
+    assert config["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
+    assert config["bf16"] == {"enabled": True}
+
+
+def test_import_follows_the_file_that_accelerate_names(shell: Shell) -> None:
+    (shell.folder / "conf").mkdir()
+    (shell.folder / "conf" / "ds.json").write_text('{"zero_optimization": {"stage": 1}}')
+    (shell.folder / "conf" / "a.yaml").write_text(f"{ACCELERATE}  deepspeed_config_file: ds.json\n")
+    config = shell.json("config", "import", "conf/a.yaml")
+    assert config == {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}
+    (shell.folder / "conf" / "ds.json").unlink()
+    done = shell("config", "import", "conf/a.yaml")
+    assert done.returncode == 2
+    assert "deepspeed_config_file conf/ds.json was not found" in done.stderr
+
+
+def test_init_without_questions(shell: Shell) -> None:
+    answers = ("--world-size", "4", "--recipe", "zero3", "--micro-batch", "2", "--lr", "3e-4")
+    done = shell("config", "init", "--yes", *answers)
+    assert done.returncode == 0, done.stderr
+    assert "zlaunch run --ds-config ds_config.json train.py" in done.stderr
+    config = json.loads((shell.folder / "ds_config.json").read_text())
+    assert config["train_batch_size"] == 8
+    assert config["optimizer"]["params"]["lr"] == 3e-4
+    assert shell("config", "init", "--yes").returncode == 2  # it is there already
+
+
+def test_init_asks_on_a_terminal(shell: Shell) -> None:
+    """A wrong answer is asked again; Enter takes what stands in brackets."""
+    keeper, terminal = pty.openpty()
+    with subprocess.Popen(
+        [*TOOL, "config", "init"], cwd=shell.folder, env=shell.env,
+        stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+    ) as process:  # fmt: skip
+        os.close(terminal)
+        said = ""
+        for answer in ("", "2", "zero4", "zero3", "bf16", "4", "16", "", ""):
+            end, before = time.monotonic() + 30, len(said)
+            while not said[before:].rstrip().endswith("]:"):
+                assert select.select([keeper], [], [], end - time.monotonic())[0], said
+                said += os.read(keeper, 4096).decode()
+            os.write(keeper, f"{answer}\n".encode())
+        assert process.wait(30) == 0, said
+    os.close(keeper)
+    assert "one of zero1, zero2" in said
+    config = json.loads((shell.folder / "ds_config.json").read_text())
+    assert config["zero_optimization"]["stage"] == 3
+    assert (config["train_batch_size"], config["gradient_accumulation_steps"]) == (16, 2)
