@@ -93,7 +93,7 @@ def test_an_agent_serves_without_site_packages(old: bool, packed: bool) -> None:
     sent = payload(7) if packed else b""
     done = subprocess.run(command, input=sent, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    (ready,) = Decoder().feed(done.stdout)
+    (ready,) = Decoder(preamble=True).feed(done.stdout)
     assert isinstance(ready, Ready)
     assert ready.node_rank == 7
 

@@ -41,7 +41,7 @@ class Link:
 
     def __init__(self) -> None:
         self.local = LocalBackend().open(3, "here")
-        self._decoder = Decoder()
+        self._decoder = Decoder(preamble=True)
         self.events: list[Message] = []
         self.until(lambda: bool(self.events))
         self.agent = self.local._process.pid

@@ -124,3 +124,17 @@ def test_a_hostfile_that_is_wrong_ends_before_anything(env: dict[str, str], tmp_
     done = doctor(env, "--hostfile", str(tmp_path / "hosts"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "was not found" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [("--num-nodes", "5"), ("--setup", "true"), ("--force-ssh",), ("--env", "A=1")]
+)
+def test_options_about_hosts_need_hosts(tmp_path: Path, options: tuple[str, ...]) -> None:
+    done = doctor({**os.environ, "ZLAUNCH_HOME": str(tmp_path)}, *options, "--cpu", "1")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{options[0]} is about hosts" in done.stderr
+
+
+def test_what_is_allowed_is_ok_in_the_data_too(env: dict[str, str]) -> None:
+    code, found = data(env, "--hosts", "h0", "--device", "cuda", "--allow", "gpus,cuda")
+    assert (code, found["ok"]) == (0, True)

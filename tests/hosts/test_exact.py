@@ -65,7 +65,7 @@ class Way:
 
     def __init__(self, link: Link) -> None:
         self.link = link
-        self._decoder = Decoder()
+        self._decoder = Decoder(preamble=True)
         self._messages: list[Message] = []
         os.set_blocking(link.incoming, False)
         if link.greeting:

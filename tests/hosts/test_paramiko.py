@@ -186,7 +186,9 @@ def test_a_host_that_never_speaks_ends_by_itself_within_the_bound(lab2: Lab) -> 
     assert 0.9 < time.monotonic() - begun < 2
     words = os.read(link.errors, 1 << 16).decode()
     assert words.startswith("it did not answer within 1 s (waiting for the SSH greeting of ")
-    assert link.explain("has ended", words.strip()) == f"{lab2.hosts[0].name}: {words.strip()}"
+    assert (
+        link.explain("has ended", words.strip(), False) == f"{lab2.hosts[0].name}: {words.strip()}"
+    )
     link.close(0.0)
     backend.close()
 
@@ -233,3 +235,85 @@ def test_paramiko_is_not_loaded_for(args: list[str], tmp_path: Path) -> None:
         capture_output=True, text=True, timeout=LONG, check=False,
     )  # fmt: skip
     assert done.stderr.splitlines()[-1] == "False", done.stderr
+
+
+# What a host prints by itself
+
+
+@pytest.mark.parametrize("ssh", ["paramiko", "openssh"])
+@pytest.mark.parametrize(
+    "rc", ["echo hello\n", "printf '\\0\\377garbage'\n", "echo words on stderr >&2\n"]
+)
+def test_start_files_that_print_are_no_hindrance(
+    lab2: Lab, tmp_path: Path, ssh: str, rc: str
+) -> None:
+    file = lab2.hosts[1].home / ".bashrc"
+    file.write_text(rc)
+    try:
+        with many(lab2, tmp_path, ssh) as launches:
+            done = launches.run(launches.all(), HI)
+    finally:
+        file.unlink()
+    assert done.code == 0, done.err
+
+
+@pytest.mark.parametrize("ssh", ["paramiko", "openssh"])
+def test_a_host_that_says_why_it_runs_nothing_is_quoted(
+    lab2: Lab, tmp_path: Path, ssh: str
+) -> None:
+    lab2.hosts[1].configure('ForceCommand echo "Permission denied: this account is closed"')
+    with many(lab2, tmp_path, ssh) as launches:
+        done = launches.run(launches.all(), HI)
+    done.fails_with("the agent on h1 has ended", "Permission denied: this account is closed")
+    assert "refuses our key" not in done.err
+
+
+def test_many_hosts_behind_one_jump_host(lab8: Lab, tmp_path: Path) -> None:
+    names = [host.name for host in lab8.hosts[1:]]
+    config = "".join(
+        f"Host b{n}\n HostName {host.address}\n ProxyJump {lab8.hosts[0].name}\n"
+        for n, host in enumerate(lab8.hosts[1:])
+    )
+    with configured(lab8, config), many(lab8, tmp_path, "paramiko") as launches:
+        done = launches.run("".join(f"b{n} slots=1\n" for n in range(len(names))), HI)
+    assert done.code == 0, done.err
+    assert "Traceback" not in done.err
+    assert "EOFError" not in done.err
+
+
+@pytest.mark.parametrize("version", ["3.6", "3.7"])
+def test_a_python_that_is_too_old_is_named(lab2: Lab, tmp_path: Path, version: str) -> None:
+    python = os.environ.get(f"ZLAUNCH_TEST_PYTHON{version.replace('.', '')}")
+    if python is None:
+        pytest.skip(f"no Python {version} is named by ZLAUNCH_TEST_PYTHON{version[::2]}")
+    with many(lab2, tmp_path, "paramiko") as launches:
+        done = launches.run(f"{lab2.hosts[0].name} slots=1 python={python}\n", HI)
+    done.fails_with(f"Python {version} is too old: an agent needs 3.9 or newer")
+
+
+# Known hosts
+
+
+def test_a_new_key_is_noted_as_hash_known_hosts_has_it(lab2: Lab, tmp_path: Path) -> None:
+    file = lab2.client.known_hosts
+    with (
+        changed(file, ""),
+        configured(lab2, "HashKnownHosts yes\n"),
+        many(lab2, tmp_path, "paramiko") as launches,
+    ):
+        done = launches.run(launches.all(), HI, options=("--ssh-host-keys", "accept-new"))
+        assert done.code == 0, done.err
+        noted = file.read_text().splitlines()
+        assert len(noted) == 2
+        assert all(line.startswith("|1|") for line in noted)
+        assert launches.run(launches.all(), HI).code == 0  # it is known now
+        done = lab2.run(lab2.hosts[0], "true", options=("-o", "StrictHostKeyChecking=yes"))
+        assert done.returncode == 0, done.stderr  # to OpenSSH as well
+
+
+def test_an_authority_is_for_openssh(lab2: Lab, tmp_path: Path) -> None:
+    host = lab2.hosts[0]
+    line = f"@cert-authority {host.address} {host.sshd.host_key}\n"
+    with changed(lab2.client.known_hosts, line), many(lab2, tmp_path, "paramiko") as launches:
+        done = launches.run(f"{host.name} slots=1\n", HI)
+    done.fails_with("and paramiko reads no certificate", "--ssh openssh checks the certificates")

@@ -332,7 +332,7 @@ def test_without_a_look(lab2: Lab, tmp_path: Path) -> None:
     with many(lab2, tmp_path, "paramiko") as launches:
         done = launches.run(two(launches, "workdir=/no/such"), HI, options=("--no-preflight",))
     assert done.code == 125
-    assert "rank 1 could not be started: /no/such: No such file or directory" in done.err
+    assert "rank 1 could not be started: h1: /no/such: No such file or directory" in done.err
 
 
 @pytest.mark.parametrize("codes", ["gpu", "script,versoins"])
@@ -349,3 +349,37 @@ def test_the_record_says_why(lab2: Lab, tmp_path: Path) -> None:
     (record,) = (tmp_path / "runs" / "runs").glob("*/run.json")
     told = json.loads(record.read_text())
     assert told["exit_code"] == 2
+
+
+def test_what_others_print_is_no_answer(lab2: Lab, tmp_path: Path) -> None:
+    """A sitecustomize, or a wrapper, may speak before Python's answer and after it."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit\nprint('{\"python\": 5}')\natexit.register(print, 'bye')\n"
+    )
+    wrapped = wrapper(tmp_path, "python", PYTHONPATH=str(tmp_path))
+    with many(lab2, tmp_path, "paramiko") as launches:
+        (tmp_path / "of_my_own.py").touch()
+        done = launches.run(two(launches, f"python={wrapped}"), "import of_my_own\nprint('hi')\n")
+    assert done.code == 0, done.err
+
+
+def test_a_script_that_is_no_file(lab2: Lab, tmp_path: Path) -> None:
+    """Reading a FIFO would wait for whoever writes into it."""
+    (tmp_path / "other").mkdir()
+    os.mkfifo(tmp_path / "other" / "job.py")
+    with many(lab2, tmp_path, "paramiko") as launches:
+        begun = time.monotonic()
+        unfit(
+            launches.run(two(launches, f"workdir={tmp_path}/other"), HI),
+            "h1: script job.py is missing",
+        )
+        assert time.monotonic() - begun < 10
+
+
+def test_a_variable_that_is_too_large_is_named(lab2: Lab, tmp_path: Path) -> None:
+    (tmp_path / "env").write_text(f"HUGE={'x' * 200_000}\n")
+    with many(lab2, tmp_path, "paramiko") as launches:
+        done = launches.run(two(launches), HI, options=("--env-file", "env"))
+    assert done.code == 125
+    assert "could not be started: h0: " in done.err or "could not be started: h1: " in done.err
+    assert "the largest variable is HUGE with 200000 characters" in done.err

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -123,3 +125,97 @@ def test_nothing_of_it_is_seen_in_ps(lab2: Lab, tmp_path: Path) -> None:
     lines = [line for line in seen.read_text().splitlines() if "zlaunch multinode" not in line]
     assert len(lines) > 10
     assert not [line for line in lines if "very-secret" in line]
+
+
+@pytest.mark.parametrize("ssh", SSH)
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_what_it_started_does_not_outlive_the_launcher(
+    lab2: Lab, tmp_path: Path, ssh: str, how: signal.Signals
+) -> None:
+    """Nor this machine's own, nor what left the shell's session."""
+    setup = "(setsid sleep 600 &); sleep 600 & sleep 600"
+    with many(lab2, tmp_path, ssh) as launches:
+        hosts = launches.all() + "localhost slots=1\n"
+        process = launches.start(hosts, HI, options=("--setup", setup))
+        begun = time.monotonic()
+        while len(sleeping(launches.marker)) < 9:
+            assert time.monotonic() - begun < 20
+            time.sleep(0.05)
+        process.send_signal(how)
+        process.communicate(timeout=10)
+        end = time.monotonic() + 3
+        while sleeping(launches.marker) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert sleeping(launches.marker) == []
+
+
+def sleeping(marker: str) -> list[int]:
+    """The sleeps of a run, on hosts and here: `marker` is in their set-up command's folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                asleep = (entry / "cmdline").read_bytes() == b"sleep\x00600\x00"
+                if (
+                    asleep
+                    and marker.rpartition("-")[2].encode() in (entry / "environ").read_bytes()
+                ):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def test_what_it_left_in_the_background_ends_with_the_run(lab2: Lab, tmp_path: Path) -> None:
+    setup = "(setsid sleep 600 >/dev/null 2>&1 &); sleep 600 &"
+    with many(lab2, tmp_path, "paramiko") as launches:
+        begun = time.monotonic()
+        done = launches.run(launches.all(), HI, options=("--setup", setup))
+        assert done.code == 0, done.err
+        assert time.monotonic() - begun < 5
+        assert sleeping(launches.marker) == []
+
+
+@pytest.mark.parametrize(
+    "setup",
+    [
+        "for p in a b; do :; done; q=1; find=2; boot=3; ask=1; s=4; g=5; run=6",
+        "set -- a b",
+        "readonly p=1 q=5 find=x boot=y",
+        "set -u; set -e; true",
+        "f() { shift; shift; }; f 1 2",
+        "trap 'true' EXIT",
+    ],
+)
+def test_nothing_of_ours_is_in_its_way(lab2: Lab, tmp_path: Path, setup: str) -> None:
+    with many(lab2, tmp_path, "paramiko") as launches:
+        done = launches.run(launches.all(), ENV, options=("--setup", setup))
+    assert done.code == 0, done.err
+    assert {python for python, _ in told(done.out)} == {sys.executable}
+
+
+def test_it_gets_no_argument_of_ours(lab2: Lab, tmp_path: Path) -> None:
+    with many(lab2, tmp_path, "paramiko") as launches:
+        done = launches.run(launches.all(), ENV, options=("--setup", 'export N="$#"'))
+    assert [env["N"] for _, env in told(done.out)] == ["0", "0"]
+
+
+def test_a_failure_behind_words_without_an_end(lab2: Lab, tmp_path: Path) -> None:
+    with many(lab2, tmp_path, "paramiko") as launches:
+        done = launches.run(launches.all(), HI, options=("--setup", "printf 50%%; false"))
+    done.fails_with("h1: --setup failed with exit code 1, having said:", "  50%")
+
+
+def test_a_failure_is_told_while_others_are_still_setting_up(lab2: Lab, tmp_path: Path) -> None:
+    setup = "if [ $(hostname) = h1 ]; then echo no such module; exit 4; else sleep 600; fi"
+    with many(lab2, tmp_path, "paramiko") as launches:
+        options = ("--setup", setup, "--connect-timeout", "3")
+        process = launches.start(launches.all(), HI, options=options)
+        begun = time.monotonic()
+        assert process.stderr is not None
+        while "h1: --setup failed" not in process.stderr.readline():
+            assert time.monotonic() - begun < 3
+        out, err = process.communicate(timeout=15)
+        assert (process.returncode, out) == (125, "")
+        assert time.monotonic() - begun < 8
+        assert "--setup failed" not in err  # once is enough

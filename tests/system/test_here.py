@@ -38,7 +38,7 @@ def host(name: str, **more: Any) -> Host:
 def here(home: Path, *hosts: Host, config: str = CONFIG) -> list[bool]:
     (home / ".ssh").mkdir(exist_ok=True)
     (home / ".ssh/config").write_text(config)
-    return which_are_here(hosts, home)
+    return which_are_here(hosts, home, 60.0)
 
 
 def test_by_name_and_by_address(tmp_path: Path) -> None:

@@ -29,15 +29,21 @@ class Files:
         """
         for path, text in files:
             self._wanted.append(path)
-            self._make_directories(os.path.dirname(path))
-            if path.endswith("/") or os.path.exists(path):
-                continue
-            beside = f"{path}.{os.urandom(8).hex()}"
-            self._files += (beside, path)
-            fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
-                file.write(text)
-            os.replace(beside, path)  # whole at once, and the same whoever comes last
+            try:
+                self._write(path, text)
+            except OSError as error:  # of a full disk the system says no name
+                raise OSError(error.errno, error.strerror, path) from error
+
+    def _write(self, path: str, text: str) -> None:
+        self._make_directories(os.path.dirname(path))
+        if path.endswith("/") or os.path.exists(path):
+            return
+        beside = f"{path}.{os.urandom(8).hex()}"
+        self._files += (beside, path)
+        fd = os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+        os.replace(beside, path)  # whole at once, and the same whoever comes last
 
     def _make_directories(self, path: str) -> None:
         if path and not os.path.isdir(path):

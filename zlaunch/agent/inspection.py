@@ -22,6 +22,7 @@ from zlaunch.agent.commands import node_environment, with_interpreter
 from zlaunch.spec.facts import Facts, Question
 from zlaunch.spec.worker import NodePlan
 
+_ANSWER = b"zlaunch answer "  # others may print before and after it
 _SHM = "/dev/shm"  # noqa: S108 - the place itself is looked at
 
 # Run by the workers' interpreter, where they will run. Finds packages without importing them:
@@ -64,7 +65,8 @@ if module:
         answer["module"] = importlib.util.find_spec(module.split(".")[0]) is not None
     except Exception:
         answer["module"] = False
-print(json.dumps(answer))
+print()
+print("zlaunch answer " + json.dumps(answer))
 """
 
 
@@ -111,6 +113,8 @@ def _program_problem(program: str, env: Mapping[str, str], cwd: str) -> str:
 def _digest(path: Path) -> str | None:
     found = path / "__main__.py" if path.is_dir() else path
     try:
+        if not found.is_file():  # reading a FIFO would wait for its writer
+            return None
         return hashlib.sha256(found.read_bytes()).hexdigest()
     except OSError:
         return None
@@ -141,12 +145,13 @@ def _ask_python(
             env=dict(env), cwd=cwd, stdin=subprocess.DEVNULL, timeout=within, check=False,
             capture_output=True,
         )  # fmt: skip
-        answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        (line,) = [text for text in done.stdout.splitlines() if text.startswith(_ANSWER)][-1:]
+        answer: dict[str, Any] = json.loads(line[len(_ANSWER) :])
     except subprocess.TimeoutExpired:
         return _troubled(facts, f"{python} did not answer within {within:g} s")
     except (OSError, subprocess.SubprocessError) as error:
         return _troubled(facts, f"{python} could not be started: {error}")
-    except (ValueError, IndexError):
+    except ValueError:
         words = done.stderr.decode(errors="replace").strip().splitlines()
         last = f": {words[-1]}" if words else ""
         return _troubled(facts, f"{python} fails (exit code {done.returncode}){last}")

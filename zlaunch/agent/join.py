@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import Callable
+from functools import partial
+from typing import Any, Callable
 
 from zlaunch import __version__
 from zlaunch.agent.keeper import leave_keeper_behind
@@ -27,6 +28,7 @@ from zlaunch.run.handshake import (
     WrongTokenError,
 )
 from zlaunch.run.messages import Farewell
+from zlaunch.system.bounded import within
 from zlaunch.system.connection import end_watch, keep_watch
 
 _ATTEMPT = 5.0  # seconds for one try to connect and be answered
@@ -74,6 +76,8 @@ class Member:
             agent.run()
         finally:
             sock.close()
+        if agent.keeper_gone:
+            raise BackendError("the process that stood behind this node was killed")
         if agent.farewell is None:
             raise self._gone()
         return agent.farewell
@@ -120,10 +124,12 @@ class Member:
     def _connect(self, deadline: float) -> socket.socket:
         """Connect to the first address that answers; names may appear only while we wait."""
         reason = "its name has no address"
-        try:
-            found = socket.getaddrinfo(*self._where, type=socket.SOCK_STREAM)
-        except (OSError, UnicodeError) as error:
-            raise _NotYetError(f"its name does not resolve: {_word(error)}") from error
+        left = max(0.1, deadline - time.monotonic())
+        (found,) = within(left, [partial(_look_up, *self._where)])
+        if found is None:
+            raise _NotYetError("its name is not answered for")
+        if isinstance(found, Exception):
+            raise _NotYetError(f"its name does not resolve: {_word(found)}")
         for family, kind, protocol, _, address in found:
             try:
                 sock = socket.socket(family, kind, protocol)
@@ -187,6 +193,13 @@ class Member:
                 raise TimeLimitError(words) from error
             raise self._gone() from error
         return None if answer.kind == "begin" else Farewell(answer.exit_code, answer.words)
+
+
+def _look_up(host: str, port: int) -> list[Any] | Exception:
+    try:
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return error
 
 
 def _line(sock: socket.socket, longest: int, limit: float) -> bytes:

@@ -32,7 +32,7 @@ from zlaunch.run.messages import (
     Stop,
     Told,
 )
-from zlaunch.run.wire import Decoder, ProtocolError, encode
+from zlaunch.run.wire import PREAMBLE, Decoder, ProtocolError, encode
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
 from zlaunch.system.routes import ends_of_ssh
 from zlaunch.system.spawn import adopt_orphans, sweep
@@ -60,6 +60,7 @@ class Agent:
         self._launcher_gone = False
         self._started = False
         self.farewell: Farewell | None = None
+        self.keeper_gone = False
 
     def run(self) -> None:
         """Serve until the link is closed and no worker is left."""
@@ -68,6 +69,7 @@ class Agent:
         self._loop.on_signal([signal.SIGCHLD], lambda _: self._workers.reap())
         os.set_blocking(self._link_in, False)
         self._loop.watch(self._link_in, READ, self._read_orders)
+        self._out.write(PREAMBLE)
         self._send(Ready(self._node_rank, os.getpid(), self._scout.port, *ends_of_ssh()))
         try:
             self._loop.run()
@@ -157,6 +159,7 @@ class Agent:
     def _follow_keeper(self) -> None:
         """Our keeper was killed: be as dead to the launcher, and end what is here."""
         null = os.open(os.devnull, os.O_RDWR)
+        self.keeper_gone = True
         self._lose_launcher()
         os.dup2(null, self._link_out)
         os.close(null)

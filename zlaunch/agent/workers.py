@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Callable
@@ -68,7 +70,7 @@ class Workers:
         try:
             process = Process(spec.argv, env, spec.cwd)
         except OSError as error:
-            self._send(Refused(spec.rank, f"{error.filename or spec.argv[0]}: {error.strerror}"))
+            self._send(Refused(spec.rank, _word(error, spec, env)))
             return
         except (ValueError, subprocess.SubprocessError) as error:
             self._send(Refused(spec.rank, f"{spec.argv[0]}: {error}"))
@@ -177,3 +179,12 @@ class Workers:
         for worker in self._workers.values():
             if worker.exit is None:
                 worker.process.signal(signum)
+
+
+def _word(error: OSError, spec: WorkerSpec, env: Mapping[str, str]) -> str:
+    """The system's own word, and of what is too large the largest part."""
+    word = f"{error.filename or spec.argv[0]}: {error.strerror}"
+    if error.errno != errno.E2BIG or not env:
+        return word
+    name = max(env, key=lambda name: len(env[name]))
+    return f"{word}; the largest variable is {name} with {len(env[name])} characters"

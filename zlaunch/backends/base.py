@@ -22,8 +22,11 @@ class Link(Protocol):
     greeting: bytes
     remote: bool
 
-    def explain(self, how: str, words: str) -> str:
-        """Say in one sentence why the agent was lost: `how` it showed, and its last `words`."""
+    def explain(self, how: str, words: str, began: bool) -> str:
+        """Say in one sentence why the agent was lost: `how` it showed, and its last `words`.
+
+        Those of an agent that `began` are of the run; before, they are of the way to it.
+        """
         ...
 
     def hang_up(self) -> None:

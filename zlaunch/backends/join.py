@@ -32,7 +32,7 @@ class SocketLink:
         self.errors, end = os.pipe()
         os.close(end)
 
-    def explain(self, how: str, words: str) -> str:
+    def explain(self, how: str, words: str, began: bool) -> str:  # noqa: ARG002
         """Name the node and what showed."""
         hello = self._hello
         said = f":\n{words}" if words else ""

@@ -21,9 +21,9 @@ _HERE = str(Path(__file__).parents[2])
 class EnteredLink(ProcessLink):
     """A link to an agent that a shell starts."""
 
-    def explain(self, how: str, words: str) -> str:
+    def explain(self, how: str, words: str, began: bool) -> str:
         """Name the cause, where it is one that can be told from the words."""
-        return explain_failure(self.host, self.ended(how), words)
+        return explain_failure(self.host, self.ended(how), words, began)
 
 
 class LocalBackend:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from zlaunch.backends.process import ProcessLink
-from zlaunch.backends.remote import Entrance, explain_failure
+from zlaunch.backends.remote import Entrance, explain_failure, ssh_reason
 from zlaunch.spec.hostfile import Host
 
 
@@ -21,9 +21,10 @@ class SshOptions:
 class SshProcessLink(ProcessLink):
     """A link through an ssh process."""
 
-    def explain(self, how: str, words: str) -> str:
+    def explain(self, how: str, words: str, began: bool) -> str:
         """Name the host and the cause, where ssh's own words are known."""
-        return explain_failure(self.host, self.ended(how), words)
+        reason = None if began else ssh_reason(self.host, words)
+        return reason or explain_failure(self.host, self.ended(how), words, began)
 
 
 class OpensshBackend:
@@ -51,7 +52,8 @@ class OpensshBackend:
         check = {"strict": "yes", "accept-new": "accept-new"}[self._options.host_keys]
         settings = {
             "BatchMode": "yes",
-            "ConnectTimeout": str(max(1, round(self._options.connect_timeout))),
+            # A little behind the launcher's own limit, which says the same for every way.
+            "ConnectTimeout": str(round(self._options.connect_timeout) + 2),
             "StrictHostKeyChecking": check,
             "ForwardAgent": "no",
             "ForwardX11": "no",

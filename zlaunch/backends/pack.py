@@ -7,6 +7,7 @@ one version, and nothing is written on the host.
 from __future__ import annotations
 
 import ast
+import base64
 import zlib
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,8 @@ _ENTRY = "zlaunch.agent.packed"
 # a tenth of the agent's start.
 _PROGRAM = """\
 import sys
+if sys.version_info < (3, 9):
+    sys.exit("Python %d.%d is too old: an agent needs 3.9 or newer" % sys.version_info[:2])
 from importlib.machinery import ModuleSpec
 SOURCES = {sources!r}
 class Finder:
@@ -45,6 +48,14 @@ def _program() -> bytes:
     """The same for all nodes, so it is packed once; it runs where `BOOTSTRAP` left `r`."""
     program = _PROGRAM.format(sources=_sources(), entry=_ENTRY)
     return zlib.compress(program.encode(), 9)
+
+
+@cache
+def one_line(module: str) -> str:
+    """A module that needs none of ours as one line of Python, without a quote for any shell."""
+    source = _ROOT.joinpath(*module.split(".")).with_suffix(".py").read_bytes()
+    packed = base64.b64encode(zlib.compress(source, 9)).decode("ascii")
+    return f'import base64,zlib;exec(zlib.decompress(base64.b64decode("{packed}")))'
 
 
 def _sources() -> dict[str, tuple[bool, str]]:

@@ -43,7 +43,7 @@ class ProcessLink:
         enlarge_pipe(self.incoming)
         os.set_blocking(self.errors, False)
 
-    def explain(self, how: str, words: str) -> str:
+    def explain(self, how: str, words: str, began: bool) -> str:  # noqa: ARG002
         """Name the host, what showed, and what was printed last."""
         return f"the agent on {self.host} {self.ended(how)}" + (f":\n{words}" if words else "")
 

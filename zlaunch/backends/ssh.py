@@ -54,7 +54,7 @@ class SshLink:
         self._sender = threading.Thread(target=self._send, name=f"ssh to {host.name}", daemon=True)
         self._mover.start()
 
-    def explain(self, how: str, words: str) -> str:
+    def explain(self, how: str, words: str, began: bool) -> str:
         """Name the host and the cause."""
         if self._failure is not None:
             others = words.removesuffix(str(self._failure)).strip()
@@ -63,7 +63,7 @@ class SshLink:
             return f"{self._host.name}: it {self._way.silence}"
         if how == ENDED:
             self._mover.join(_MOMENT)
-        return explain_failure(self._host.name, f"{how}{self._ending()}", words)
+        return explain_failure(self._host.name, f"{how}{self._ending()}", words, began)
 
     def _ending(self) -> str:
         channel = self._channel

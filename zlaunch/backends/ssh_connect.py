@@ -44,7 +44,8 @@ class _Wire:
         self._closed = True
         with suppress(OSError, EOFError):
             self._end.shutdown(socket.SHUT_RDWR)
-        self._end.close()
+        with suppress(OSError, EOFError):  # of a channel whose jump host is gone already
+            self._end.close()
 
 
 class Way:

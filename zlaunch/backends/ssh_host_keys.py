@@ -63,12 +63,18 @@ def check_host_key(target: SshTarget, kind: str, key: bytes, *, accept_new: bool
         line.key == key and not line.marker for other in others for line in _lines(target, other)
     ):
         return
+    if any(line.marker == "@cert-authority" for line in known):
+        raise BackendError(
+            f"its host key is not known ({shown}), and paramiko reads no certificate",
+            hint="--ssh openssh checks the certificates of a known authority",
+        )
     if not accept_new:
         raise BackendError(
             f"its host key is not known ({shown})",
             hint="connect once with ssh and check it, or use --ssh-host-keys accept-new",
         )
-    _remember(target, f"{name} {kind} {base64.b64encode(key).decode('ascii')}\n")
+    noted = _hashed(name) if target.hash_known_hosts else name
+    _remember(target, f"{noted} {kind} {base64.b64encode(key).decode('ascii')}\n")
 
 
 def _names(target: SshTarget) -> tuple[str, ...]:
@@ -120,6 +126,13 @@ def _like(name: str, pattern: str) -> bool:
     wild = {"*": ".*", "?": "."}
     pieces = (wild.get(char) or re.escape(char) for char in re.sub(r"\*+", "*", pattern.lower()))
     return re.fullmatch("".join(pieces), name) is not None
+
+
+def _hashed(name: str) -> str:
+    """The name as `HashKnownHosts yes` has it written, which `_like` reads."""
+    salt = os.urandom(20)
+    digest = hmac.new(salt, name.encode(), hashlib.sha1).digest()
+    return "|1|" + "|".join(base64.b64encode(part).decode("ascii") for part in (salt, digest))
 
 
 def _fingerprint(key: bytes) -> str:

@@ -17,7 +17,8 @@ from zlaunch.cli.multinode import multinode
 from zlaunch.cli.place import Place
 from zlaunch.cli.question import KNOWN, allowed, nvml_source
 from zlaunch.cli.request import ManyHosts, Request, check
-from zlaunch.cli.signature import borrow
+from zlaunch.cli.signature import borrow, parameters_of
+from zlaunch.errors import InputError
 from zlaunch.launcher.examination import Examined
 from zlaunch.launcher.preflight import Asked
 from zlaunch.spec.facts import Question
@@ -56,7 +57,7 @@ def doctor(
         wrong = [f for f in found.findings if not f.warning and f.code not in codes]
         measured = measure(place, env, python=request.python) if bandwidth and not wrong else None
     if json:
-        typer.echo(as_json(place, found, measured))
+        typer.echo(as_json(place, found, measured, codes))
     else:
         print_table(place, found, codes)
         if bandwidth:
@@ -83,11 +84,22 @@ def _request(options: Mapping[str, Any]) -> Request:
         env, env_files = (tuple(options[name] or ()) for name in ("env", "env_file"))
         shared = {name: options[name] for name in names}
         many = ManyHosts(**{**shared, "env": env, "env_files": env_files, "uncounted": 1})
+    elif alone := _only_for_hosts(options):
+        raise InputError(f"{alone} is about hosts", hint="give --hostfile FILE or --hosts A,B")
     given = {name: options[name] for name in _OF_RUN}
     request = Request(script="", many=many, **given)
     if many is None and _has_no_gpu(request):
         return replace(request, device="cpu")
     return request
+
+
+def _only_for_hosts(options: Mapping[str, Any]) -> str | None:
+    """An option that means nothing on this machine alone, and was given all the same."""
+    defaults = parameters_of(multinode)
+    for name in _OF_MANY:
+        if name != "allow" and options[name] != defaults[name].default:
+            return f"--{name.replace('_', '-')}"
+    return None
 
 
 def _has_no_gpu(request: Request) -> bool:

@@ -36,7 +36,7 @@ def many_hosts(
 
     Raises HostfileError, SelectionError, InputError, or BackendError.
     """
-    patience = Patience(many.connect_timeout + _setup_time(many), many.heartbeat)
+    patience = Patience(many.connect_timeout, many.heartbeat, _setup_time(many))
     hosts = _select(request, many, patience, connect=connect)
     on_cpu = _on_cpu(request)
     slots = hosts[0].slots
@@ -122,7 +122,9 @@ def _backends(request: Request, many: ManyHosts, hosts: tuple[Host, ...]) -> Bac
         over_ssh = OpensshBackend(by_rank, entrances, options)
     else:
         over_ssh = SshBackend(by_rank, entrances, options, Path.home())
-    here = [False] * len(hosts) if many.force_ssh else which_are_here(hosts, Path.home())
+    here = [False] * len(hosts)
+    if not many.force_ssh:
+        here = which_are_here(hosts, Path.home(), many.connect_timeout)
     return SeveralBackends(
         {rank: _here(many, entrances[rank]) if here[rank] else over_ssh for rank in by_rank}
     )

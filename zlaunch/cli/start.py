@@ -93,7 +93,7 @@ def _carry_out(
     try:
         outcome = launcher.run()
         ended = time.time()
-        _conclude(console, output, outcome, launcher.pids, prepared)
+        _conclude(console, output, outcome, launcher, prepared)
         seconds, world = ended - record.started, record.world_size
         last = report.summary(run.id, outcome, seconds, world, str(run.logs))
         if not launcher.pids:
@@ -217,22 +217,23 @@ def _conclude(
     console: Console,
     output: Output,
     outcome: Outcome,
-    pids: Mapping[int, int],
+    launcher: Launcher,
     prepared: Prepared,
 ) -> None:
     """The loss scale's verdict, and where a rank failed its own last words, last."""
     verdict = report.loss_scale(output.loss_scale())
     if verdict is not None:
         console.say(*verdict)
-    if outcome.trouble is not None:
-        console.say(outcome.trouble, "error")
+    untold = report.untold(outcome.trouble, launcher.said)
+    if untold:
+        console.say(untold, "error")
     rest = report.others(outcome)
     if rest is not None:
         console.say(rest)
     first = outcome.first_failure
     if first is not None:
         where = describe_rank(first.rank, prepared)
-        console.say(report.failure(first, pids.get(first.rank), where), "error")
+        console.say(report.failure(first, launcher.pids.get(first.rank), where), "error")
         console.quote(first.rank, output.last_words(first.rank))
 
 

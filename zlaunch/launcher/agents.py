@@ -29,11 +29,13 @@ _PINGS = 3  # in one heartbeat
 class Patience:
     """How long an agent may be silent, in seconds.
 
-    `connect` until it is ready; `heartbeat` from then on, where the link crosses a network.
+    `connect` until it is reached, and `setup` more until it is ready; `heartbeat` from then on,
+    where the link crosses a network.
     """
 
     connect: float = 15.0
     heartbeat: float = 15.0
+    setup: float = 0.0
 
 
 @dataclass
@@ -43,11 +45,12 @@ class _Agent:
     node_rank: int
     link: Link
     orders: OutStream
-    decoder: Decoder = field(default_factory=Decoder)
+    decoder: Decoder = field(default_factory=lambda: Decoder(preamble=True))
     words: bytes = b""
     ready: Ready | None = None
     heard: float = 0.0
     pinged: float = 0.0  # wall clock
+    beaten: float = 0.0
     clock: tuple[float, float] = (0.0, 0.0)
     lost: bool = False
 
@@ -88,7 +91,7 @@ class Agents:
             os.set_blocking(link.incoming, False)
             self._loop.watch(link.incoming, READ, partial(self._read, agent))
             self._loop.watch(link.errors, READ, partial(self._read_words, agent))
-            self._loop.after(self._patience.connect, partial(self._expect_ready, agent))
+            self._loop.after(self._until_ready, partial(self._expect_ready, agent))
 
     def ready(self, node_rank: int) -> Ready:
         """What the agent of a node said of itself; only once it is ready."""
@@ -162,9 +165,13 @@ class Agents:
 
     # Losing
 
+    @property
+    def _until_ready(self) -> float:
+        return self._patience.connect + self._patience.setup
+
     def _expect_ready(self, agent: _Agent) -> None:
         if agent.ready is None:
-            self._lose(agent, f"did not answer within {self._patience.connect:g} s")
+            self._lose(agent, f"did not answer within {self._until_ready:g} s")
 
     def _beat(self, agent: _Agent) -> None:
         """Say that we live, and see that the agent does."""
@@ -175,7 +182,7 @@ class Agents:
         if left <= 0 and not self._paused:
             self._lose(agent, f"was not heard of for {heartbeat:g} s")
             return
-        agent.pinged = time.time()
+        agent.pinged, agent.beaten = time.time(), time.monotonic()
         self.order_one(agent.node_rank, Ping(heartbeat))
         pause = heartbeat / _PINGS
         self._loop.after(min(pause, left) if left > 0 else pause, partial(self._beat, agent))
@@ -186,11 +193,22 @@ class Agents:
             return
         agent.lost = True
         self._read_words(agent)
-        words = agent.words.decode(errors="replace").strip()
-        reason = agent.link.explain(how, words)
+        reason = self._slept(agent) or agent.link.explain(
+            how, _words(agent), agent.ready is not None
+        )
         agent.orders.close()
         agent.link.hang_up()  # should it live after all, it stops its workers now
         self._on_lost(agent.node_rank, reason)
+
+    def _slept(self, agent: _Agent) -> str | None:
+        """A launcher that stood still is to blame itself: agents take it for gone."""
+        still = time.monotonic() - agent.beaten if agent.beaten else 0.0
+        if still <= self._patience.heartbeat:
+            return None
+        return (
+            f"this process stood still for {still:.0f} s, and after {self._patience.heartbeat:g} s "
+            "(--heartbeat) the other nodes take it for gone"
+        )
 
     def close(self) -> None:
         """Close all links; agents stop what is left and leave, all at the same time."""
@@ -203,3 +221,9 @@ class Agents:
         for agent in self._agents.values():
             agent.link.close(0.0 if agent.lost else max(0.0, deadline - time.monotonic()))
         self._backend.close()
+
+
+def _words(agent: _Agent) -> str:
+    """What was printed beside the link, and before the agent began also on it."""
+    noise = agent.decoder.noise if agent.ready is None else b""
+    return (agent.words + noise[-_LAST_WORDS:]).decode(errors="replace").strip()

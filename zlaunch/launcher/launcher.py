@@ -13,20 +13,15 @@ from zlaunch.launcher.output import Output
 from zlaunch.launcher.preflight import ANSWERS, Asked, Fitness, Preflight, describe
 from zlaunch.launcher.report import describe_ranks, farewell
 from zlaunch.run import lifecycle
+from zlaunch.run.actions import Action, CheckNodes, Finish, SetDeadline, StartWorkers, StopWorkers
 from zlaunch.run.lifecycle import (
-    Action,
     AgentLost,
-    CheckNodes,
     DeadlinePassed,
-    Finish,
     Happening,
     Interrupted,
     NodesFit,
     NodesUnfit,
     RunState,
-    SetDeadline,
-    StartWorkers,
-    StopWorkers,
 )
 from zlaunch.run.messages import (
     ORDERS,
@@ -84,11 +79,12 @@ class Launcher:
         self._deadline: Timer | None = None
         self._outcome: Outcome | None = None
         self.pids: dict[int, int] = {}
+        self.said: list[str] = []  # troubles that were told already
         nodes = {
             node.rank: frozenset(worker.rank for worker in plan.topology.on_node(node.rank))
             for node in plan.topology.nodes
         }
-        self._state = RunState.begin(nodes, grace)
+        self._state = RunState.begin(nodes, grace, patience.connect)
 
     def run(self) -> Outcome:
         """Start all ranks, see them through, and return how it ended."""
@@ -128,12 +124,22 @@ class Launcher:
             elif isinstance(message, Told):
                 self._told(message)
             elif not isinstance(message, ORDERS):
+                if isinstance(message, Refused):
+                    message = self._with_host(message)  # noqa: PLW2901
                 self._take_output(written)
                 self._note(message)
                 self._happen(message)
         self._take_output(written)
         if self._console.full:
             self._agents.pause()
+
+    def _with_host(self, refused: Refused) -> Refused:
+        """Name the host, where there are several."""
+        topology = self._plan.topology
+        if len(topology.nodes) == 1:
+            return refused
+        host = topology.nodes[topology.workers[refused.rank].node_rank].host
+        return Refused(refused.rank, f"{host}: {refused.reason}")
 
     def _take_output(self, written: dict[int, list[bytes]]) -> None:
         for rank, pieces in written.items():
@@ -157,6 +163,9 @@ class Launcher:
     def _lose(self, node_rank: int, reason: str) -> None:
         lost = AgentLost(node_rank, reason)
         self._note(lost)
+        if self._state.phase is lifecycle.Phase.STARTING:
+            self._console.say(reason, "error")  # at once: others may take long to be reached
+            self.said.append(reason)
         self._happen(lost)
         self._preflight.lose(node_rank)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from zlaunch.insight.loss_scale_state import Summary
 from zlaunch.run.messages import Exit, Exited
@@ -73,6 +73,14 @@ def summary(run_id: str, outcome: Outcome, seconds: float, world_size: int, logs
     """The last line of a run."""
     ranks = f"{world_size} rank{'s' if world_size != 1 else ''}"
     return f"run {run_id} {_ending(outcome)}: {ranks}, {duration(seconds)}; logs in {logs}"
+
+
+def untold(trouble: str | None, said: Sequence[str]) -> str:
+    """What of an outcome's trouble was not told when it came up."""
+    text = trouble or ""
+    for words in said:
+        text = text.replace(words, "", 1)
+    return "\n".join(line for line in text.splitlines() if line)
 
 
 def nothing_started(run_id: str, outcome: Outcome) -> str:

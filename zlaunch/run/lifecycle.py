@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
+from zlaunch.run.actions import Action, CheckNodes, Finish, SetDeadline, StartWorkers, StopWorkers
 from zlaunch.run.messages import Closed, Event, Exited, Ready, Refused, Told
 from zlaunch.run.outcome import Outcome
 
@@ -77,50 +78,13 @@ Happening = Event | AgentLost | NodesFit | NodesUnfit | Interrupted | DeadlinePa
 
 
 @dataclass(frozen=True)
-class CheckNodes:
-    """All agents are ready: see whether their nodes are fit, and where rank 0 can be met."""
-
-
-@dataclass(frozen=True)
-class StartWorkers:
-    """Send every agent its plan, with the place of rank 0."""
-
-    address: str
-    port: int
-
-
-@dataclass(frozen=True)
-class StopWorkers:
-    """Tell every agent to stop its workers within `grace` seconds."""
-
-    grace: float
-    why: str
-
-
-@dataclass(frozen=True)
-class SetDeadline:
-    """Let `DeadlinePassed` happen at `at` (the clock of `now`)."""
-
-    at: float
-
-
-@dataclass(frozen=True)
-class Finish:
-    """The run is over."""
-
-    outcome: Outcome
-
-
-Action = CheckNodes | StartWorkers | StopWorkers | SetDeadline | Finish
-
-
-@dataclass(frozen=True)
 class RunState:
     """All that the rules look at.
 
     `nodes` maps a node rank to its ranks; `waiting` holds nodes whose agent is not ready;
     `open` holds ranks that are not closed yet. `grace` is in seconds. `signalled_at` and `told`,
-    by node rank, are when we or a node's agent last got a stop signal.
+    by node rank, are when we or a node's agent last got a stop signal. `patience` is how many
+    seconds other nodes have to be ready once one is lost.
     """
 
     nodes: Mapping[int, frozenset[int]]
@@ -134,13 +98,16 @@ class RunState:
     signalled_at: float | None = None
     told: Mapping[int, float] = field(default_factory=dict)
     trouble: str | None = None
+    patience: float = 15.0
     unfit: bool = False
 
     @classmethod
-    def begin(cls, nodes: Mapping[int, frozenset[int]], grace: float) -> RunState:
+    def begin(
+        cls, nodes: Mapping[int, frozenset[int]], grace: float, patience: float = 15.0
+    ) -> RunState:
         """Return the state before anything has happened."""
         everyone = frozenset().union(*nodes.values())
-        return cls(nodes=nodes, grace=grace, waiting=frozenset(nodes), open=everyone)
+        return cls(nodes, grace, frozenset(nodes), everyone, patience=patience)
 
     @property
     def outcome(self) -> Outcome:
@@ -216,7 +183,8 @@ def _agent_lost(state: RunState, event: AgentLost, now: float) -> Step:
         trouble=before + event.reason if starting else state.trouble or event.reason,
     )
     if starting and state.waiting:
-        return state, ()  # so that each host that cannot be reached is named, not the first alone
+        # Each host that cannot be reached is named, not the first alone; but not for ever.
+        return state, () if before else (SetDeadline(now + state.patience),)
     if starting and waited_for and state.open:
         return state, (CheckNodes(),)  # so that what is wrong with the others is told too
     if state.phase in (Phase.STOPPING, Phase.KILLING):
@@ -272,6 +240,8 @@ def _kill(state: RunState, why: str, now: float) -> Step:
 
 
 def _deadline_passed(state: RunState, _event: DeadlinePassed, now: float) -> Step:
+    if state.phase is Phase.STARTING:
+        return _stop(state, state.trouble or "a node was lost", now)
     if state.phase is Phase.STOPPING:
         return _kill(state, "the grace is over", now)
     left = ", ".join(map(str, sorted(state.open)))

@@ -49,6 +49,10 @@ _RANK = struct.Struct("!I")
 _JSON, _OUTPUT = ord("J"), ord("O")
 _LARGEST_BODY = 1 << 30
 
+PREAMBLE = b"\0zlaunch agent\n"
+"""What an agent says first: start files of a login shell may have printed before it."""
+_MOST_NOISE = 64 << 10  # bytes before it
+
 
 class ProtocolError(Exception):
     """The other side said something that is no message of ours."""
@@ -65,10 +69,15 @@ def encode(message: Message) -> bytes:
 
 
 class Decoder:
-    """Cuts a byte stream into messages; keeps an unfinished frame for the next call."""
+    """Cuts a byte stream into messages; keeps an unfinished frame for the next call.
 
-    def __init__(self) -> None:
+    With `preamble` messages begin behind PREAMBLE; what came before it is `noise`.
+    """
+
+    def __init__(self, *, preamble: bool = False) -> None:
         self._pending = bytearray()
+        self._begun = not preamble
+        self.noise = b""
 
     def feed(self, data: bytes) -> Iterator[Message]:
         """Yield every message that `data` completes.
@@ -77,6 +86,8 @@ class Decoder:
         """
         pending = self._pending
         pending += data
+        if not self._begun and not self._begin():
+            return
         start = 0
         while len(pending) - start >= _HEADER.size:
             length, kind = _HEADER.unpack_from(pending, start)
@@ -88,6 +99,18 @@ class Decoder:
             start = body + length
             yield _decode(kind, bytes(memoryview(pending)[body:start]))
         del pending[:start]
+
+    def _begin(self) -> bool:
+        """Look for the preamble, and lay aside what stands before it."""
+        noise, found, rest = bytes(self._pending).partition(PREAMBLE)
+        self.noise = noise
+        if not found:
+            if len(noise) > _MOST_NOISE:
+                raise ProtocolError("no agent speaks there")
+            return False
+        self._pending[:] = rest
+        self._begun = True
+        return True
 
 
 def _decode(kind: int, body: bytes) -> Message:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from zlaunch.errors import BackendError
 from zlaunch.spec.hostfile import Host
+from zlaunch.system.bounded import within
 from zlaunch.system.routes import is_this_machine
 from zlaunch.system.ssh_config import is_direct, resolve
 
-_AT_ONCE = 32  # names that are looked up at the same time
 
-
-def which_are_here(hosts: Sequence[Host], home: Path) -> list[bool]:
+def which_are_here(hosts: Sequence[Host], home: Path, timeout: float) -> list[bool]:
     """Say of each host whether it is this machine: by name or address, no port or user given.
 
-    All are looked up at once: where a name server loses one answer, that takes seconds.
+    All are looked up at once: where a name server loses one answer, that takes seconds. One
+    that is not found in `timeout` seconds is not here.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda host: _is_here(host, home), hosts))
+    calls = [partial(_is_here, host, home) for host in hosts]
+    return [bool(answer) for answer in within(timeout, calls)]
 
 
 def _is_here(host: Host, home: Path) -> bool:

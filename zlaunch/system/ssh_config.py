@@ -43,6 +43,7 @@ class SshTarget:
     proxy_jump: tuple[str, ...] = ()  # the nearest first, each for parse_jump
     host_key_alias: str | None = None
     identities_only: bool = False
+    hash_known_hosts: bool = False  # how a new key is noted
     identity_agent: str | None = None  # a socket, or "none"; None for SSH_AUTH_SOCK
     connect_timeout: int | None = None  # seconds
 
@@ -111,6 +112,7 @@ def _target(
         proxy_jump=jump,
         host_key_alias=alias_of_key,
         identities_only="identitiesonly" in first and first["identitiesonly"].flag(),
+        hash_known_hosts="hashknownhosts" in first and first["hashknownhosts"].flag(),
         identity_agent=files.agent(first.get("identityagent")),
         connect_timeout=first["connecttimeout"].seconds() if "connecttimeout" in first else None,
     )
