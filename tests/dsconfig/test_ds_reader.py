@@ -54,7 +54,11 @@ def test_reads_hjson_as_hjson_does(pieces, braces):
     document = read_document(text)
     if any(oddity.fatal for oddity in document.oddities) or not document.complete:
         return
-    assert document.value == hjson.loads(text)
+    try:
+        expected = hjson.loads(text)
+    except IndexError:  # hjson stumbles itself over /* at the end
+        return
+    assert document.value == expected
 
 
 @settings(deadline=None)
