@@ -56,7 +56,8 @@ def test_reads_hjson_as_hjson_does(pieces, braces):
         return
     try:
         expected = hjson.loads(text)
-    except IndexError:  # hjson stumbles itself over /* at the end
+    except (IndexError, ValueError):  # hjson stumbles itself over /* and ''' on a single line
+        assert {"/*", "'''"} & set(pieces), text
         return
     assert document.value == expected
 

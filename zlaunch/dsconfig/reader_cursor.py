@@ -30,7 +30,7 @@ class Cursor:
                 return two[:1]
             start = self.at
             self.note("comment", start, "JSON has no comments", "take it out")
-            closing = self.text.find("*/" if two == "/*" else "\n", start)
+            closing = self.text.find("*/" if two == "/*" else "\n", start + 2)
             if two == "/*" and closing < 0:
                 raise UnreadableError("unclosed", start, "this /* is never closed", "add */")
             self.at = len(self.text) if closing < 0 else closing + (2 if two == "/*" else 0)
