@@ -170,3 +170,10 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     "any": _any,
     "section": _section,
 }
+
+
+def holds_auto(value: Any) -> bool:
+    """Whether "auto" stands anywhere in a config."""
+    if isinstance(value, dict):
+        return any(holds_auto(one) for one in value.values())
+    return bool(value == AUTO)
