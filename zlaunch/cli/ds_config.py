@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from zlaunch.cli.lint_run import Circumstances, lint_file
 from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
 from zlaunch.cli.request import Precision, Request
 from zlaunch.cli.user_files import read_file
 from zlaunch.dsconfig.batch import Batch
 from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
-from zlaunch.dsconfig.render import Rendered, render
-from zlaunch.dsconfig.source import parse_config
+from zlaunch.dsconfig.render import Rendered, as_asked, render
+from zlaunch.dsconfig.source import read_source
 from zlaunch.errors import ConfigError
 from zlaunch.spec.environment import DeviceKind, Target
 
@@ -39,9 +40,13 @@ class DsConfig:
 
 
 def make_ds_config(
-    request: Request, target: Target, world_size: int, devices: _Devices
+    request: Request,
+    target: Target,
+    world_size: int,
+    devices: _Devices,
+    env: Mapping[str, str],
 ) -> DsConfig:
-    """Return the rendered ds_config.
+    """Return the rendered ds_config; the user's own file is linted first.
 
     Raises ConfigError or BatchError with the place of what is wrong.
     """
@@ -50,7 +55,8 @@ def make_ds_config(
         note = f"this {kind} script decides for itself; --recipe {DEFAULT_RECIPE} turns it to ZeRO"
         return DsConfig("no DeepSpeed", notes=(note,))
     if request.ds_config is not None:
-        made = _from_file(request, request.ds_config, target, world_size)
+        around = circumstances(request, target, world_size, devices, env)
+        made = _from_file(request, request.ds_config, target, around)
     else:
         made = _from_recipe(request, target, world_size, devices)
     if devices.kind == "cpu" and target == "plain" and _is_fp16(made.config):
@@ -65,11 +71,47 @@ def _is_fp16(config: Mapping[str, Any] | None) -> bool:
     return isinstance(section, Mapping) and section.get("enabled") is True
 
 
-def _from_file(request: Request, path: str, target: Target, world_size: int) -> DsConfig:
-    base = parse_config(read_file(path, f"--ds-config {path}", error=ConfigError), path)
+def circumstances(
+    request: Request,
+    target: Target,
+    world_size: int,
+    devices: _Devices,
+    env: Mapping[str, str],
+) -> Circumstances:
+    """Where the config of a run will be used, for lint."""
+    cpu = devices.kind == "cpu"
+    return Circumstances(
+        env=env,
+        python=request.python,
+        target=target,
+        world_size=world_size,
+        cpu=cpu,
+        bf16=cpu or devices.bf16,
+        here=request.many is None,
+    )
+
+
+def _from_file(request: Request, path: str, target: Target, around: Circumstances) -> DsConfig:
+    text = read_file(path, f"--ds-config {path}", error=ConfigError)
+    document = read_source(text, path)
+    base = document.value if isinstance(document.value, dict) else {}
     precisions = load_recipe(DEFAULT_RECIPE, recipe_sources()).precisions
-    rendered = _render(request, base, precisions, request.precision, target, world_size, True)
-    return DsConfig(path, rendered.config, rendered.batch, request.precision, rendered.notes)
+    overrides = [parse_override(text) for text in request.overrides]
+    config = as_asked(
+        base,
+        precisions=precisions,
+        precision=request.precision,
+        overrides=overrides,
+        train=request.global_batch,
+        micro=request.micro_batch,
+        accumulation=request.accumulate,
+    )
+    notes = lint_file(document, config, overrides, path, around)
+    rendered = _render(
+        request, base, precisions, request.precision, target, around.world_size, True
+    )
+    notes = (*rendered.notes, *notes)
+    return DsConfig(path, rendered.config, rendered.batch, request.precision, notes)
 
 
 def _from_recipe(request: Request, target: Target, world_size: int, devices: _Devices) -> DsConfig:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zlaunch.cli.ds_config import DsConfig, make_ds_config
+from zlaunch.cli.ds_config import DsConfig, circumstances, make_ds_config
+from zlaunch.cli.lint_run import lint_config
 from zlaunch.cli.place import Place
 from zlaunch.cli.question import question
 from zlaunch.cli.request import PLACEHOLDER, Request
@@ -57,7 +58,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
     topology = lay_out(place.hosts)
     console_ranks = parse_ranks(request.console_ranks, topology.world_size)
     target: Target = facts.target if request.target == "auto" else request.target
-    ds = make_ds_config(request, target, topology.world_size, place.devices)
+    ds = make_ds_config(request, target, topology.world_size, place.devices, env)
     path = str(run.ds_config) if ds.config is not None else None
     around = Surroundings(
         run_id=run.id,
@@ -71,7 +72,9 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         inherited=place.env,
     )
     args = _script_args(request, path)
-    asked_in_args = args != request.args
+    uses = request.wants_deepspeed or facts.reads_ds_config or args != request.args
+    if uses and ds.config is not None and request.ds_config is None:
+        ds = _linted(request, ds, target, topology.world_size, place, env)
     option = _local_rank_option(request, facts)
     commands = {
         node_rank: Command(_on_host(prefix, host, request), args, host.workdir or cwd, option)
@@ -90,12 +93,26 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         plan=plan,
         place=place,
         ds=ds,
-        uses_ds_config=request.wants_deepspeed or facts.reads_ds_config or asked_in_args,
+        uses_ds_config=uses,
         console_ranks=console_ranks,
         notes=tuple(note for note in (place.devices.note, *ds.notes) if note),
         details=_details(env, place),
         asked=question(request, facts, place.devices.kind) if _looks(request) else None,
     )
+
+
+def _linted(
+    request: Request,
+    ds: DsConfig,
+    target: Target,
+    world_size: int,
+    place: Place,
+    env: Mapping[str, str],
+) -> DsConfig:
+    """The config of a recipe that will be read, with what lint has to say of it."""
+    around = circumstances(request, target, world_size, place.devices, env)
+    notes = lint_config(ds.config or {}, f"recipe {ds.name}", around)
+    return replace(ds, notes=(*ds.notes, *notes))
 
 
 def _looks(request: Request) -> bool:

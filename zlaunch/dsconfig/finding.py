@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -10,6 +9,7 @@ from typing import Any, Literal, TypeAlias
 from zlaunch.dsconfig.document import Document, Place, Where
 from zlaunch.dsconfig.schema import Schema
 from zlaunch.dsconfig.target import Target
+from zlaunch.dsconfig.values import number_in
 
 # error: training fails, or is not what was written; warning: something has no effect, or is not
 # what it looks like; note: good to know.
@@ -128,17 +128,6 @@ class Look:
         """A finding at a path, placed at its value or at its key."""
         place = self.document.place(where, of_value=at_value)
         return Finding(code, level, ".".join(map(str, where)), place, text, mend)
-
-
-def number_in(text: str) -> int | float | None:
-    """The number that a text writes, as `5e8` or `0.1`; None where it is another text."""
-    try:
-        value = float(text.strip())
-    except ValueError:
-        return None
-    if not math.isfinite(value):
-        return None
-    return int(value) if value == int(value) else value
 
 
 def said(value: Any) -> str:

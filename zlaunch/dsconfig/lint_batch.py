@@ -7,8 +7,8 @@ from typing import Any
 
 from zlaunch.dsconfig.batch import solve_batch
 from zlaunch.dsconfig.batchkeys import KEY_OF
-from zlaunch.dsconfig.finding import Finding, Look, number_in
-from zlaunch.dsconfig.values import AUTO
+from zlaunch.dsconfig.finding import Finding, Look
+from zlaunch.dsconfig.values import AUTO, number_in
 from zlaunch.errors import BatchError
 
 _TRAIN, _MICRO, _STEPS = KEY_OF["train"], KEY_OF["micro"], KEY_OF["accumulation"]

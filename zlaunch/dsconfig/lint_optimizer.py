@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Look, number_in, said
+from zlaunch.dsconfig.finding import Finding, Look, said
 from zlaunch.dsconfig.lint_precision import is_on
 from zlaunch.dsconfig.optimizers import (
     OPTIMIZER_PARAMS,
@@ -16,6 +16,7 @@ from zlaunch.dsconfig.optimizers import (
     TESTED_WITH_ZERO,
     TORCH_OPTIMIZERS,
 )
+from zlaunch.dsconfig.values import number_in
 from zlaunch.dsconfig.versions import WARMUP_CHECKED_SINCE, spelled
 
 _EXAMPLES = {"optimizer": "AdamW", "scheduler": "WarmupLR"}

@@ -46,7 +46,7 @@ def _devices(look: Look, bf16: str, fp16_on: bool, bf16_on: bool) -> Iterator[Fi
         mend = "use fp16: bf16 needs an Ampere GPU (compute capability 8.0) or newer"
         yield look.finds("error", "bf16-unsupported", (bf16, "enabled"), text, mend)
     if fp16_on and look.around.cpu and look.around.target == "plain":
-        text = "fp16 is on, and DeepSpeed cannot train in it on CPUs"
+        text = "fp16 is on: DeepSpeed cannot train in fp16 on CPUs"
         yield look.finds("error", "fp16-on-cpu", ("fp16", "enabled"), text, "use bf16, or neither")
 
 

@@ -7,9 +7,9 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Look, number_in, said
+from zlaunch.dsconfig.finding import Finding, Look, said
 from zlaunch.dsconfig.schema import Field
-from zlaunch.dsconfig.values import AUTO
+from zlaunch.dsconfig.values import AUTO, number_in
 
 Path = tuple[str, ...]
 

@@ -177,3 +177,14 @@ def holds_auto(value: Any) -> bool:
     if isinstance(value, dict):
         return any(holds_auto(one) for one in value.values())
     return bool(value == AUTO)
+
+
+def number_in(text: str) -> int | float | None:
+    """The number that a text writes, as `5e8` or `0.1`; None where it is another text."""
+    try:
+        value = float(text.strip())
+    except ValueError:
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value
