@@ -46,7 +46,7 @@ def lint(document: Document, around: Around) -> tuple[Finding, ...]:
     """
     look = Look(document, around)
     found: list[Finding] = []
-    for check in _CHECKS:
+    for check in _CHECKS if isinstance(document.value, dict) else (check_syntax,):
         wrong = {finding.path for finding in found if finding.level == "error" and finding.path}
         found += [finding for finding in check(look) if finding.path not in wrong]
     return tuple(sorted(found, key=_order))

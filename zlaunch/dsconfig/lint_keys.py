@@ -22,7 +22,8 @@ Path = tuple[str, ...]
 
 _CLOSE = 0.75  # how alike two names are before one is taken for the other
 # Keys of one's own, which DeepSpeed leaves alone, and which nobody takes for its.
-_REMARKS = ("_", "$", "//", "#", "comment", "note", "description", "name", "version", "x-")
+_REMARKS = ("_", "$", "/", "#", "x-")
+_REMARK = frozenset({"comment", "comments", "note", "notes", "description", "name", "version"})
 # Of tools that put their own sections into the same file.
 _OF_OTHERS = frozenset({"msamp", "hf_deepspeed", "megatron"})
 
@@ -107,9 +108,17 @@ def _unknown(look: Look, section: Field, path: Path) -> Iterator[Finding]:
         yield from _never_known(look, section, path, reading)
 
 
+def _is_remark(name: str) -> bool:
+    return name.startswith(_REMARKS) or name.lower() in _REMARK | _OF_OTHERS
+
+
 def _never_known(look: Look, section: Field, path: Path, reading: str) -> Iterator[Finding]:
     dotted, in_model = ".".join(path), section.lax
     name = path[-1]
+    if not in_model and _is_remark(name):
+        text = f"{reading} does not read {dotted}"
+        yield look.finds("note", "unknown-key", path, text, at_value=False)
+        return
     close = difflib.get_close_matches(name, _spellings(section), 1, _CLOSE)
     elsewhere = [] if close and _alike(close[0], name) > 0.9 else _elsewhere(look, path)
     if elsewhere:
@@ -125,10 +134,8 @@ def _never_known(look: Look, section: Field, path: Path, reading: str) -> Iterat
     elif in_model:
         yield look.finds("error", "unknown-key", path, text, "take it out", at_value=False)
     else:
-        own = name.lower().startswith(_REMARKS) or name.lower() in _OF_OTHERS
-        level: Level = "note" if own else "warning"
-        mend = "" if own else "take it out, unless another program reads it"
-        yield look.finds(level, "unknown-key", path, text, mend, at_value=False)
+        mend = "take it out, unless another program reads it"
+        yield look.finds("warning", "unknown-key", path, text, mend, at_value=False)
 
 
 def _spellings(section: Field) -> list[str]:

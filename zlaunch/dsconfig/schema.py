@@ -11,10 +11,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from zlaunch.dsconfig.defaults import (
+    CHOICES,
+    DEPRECATED,
+    NOT_KNOWN,
+    default_of,
+    limits_of,
+)
 from zlaunch.dsconfig.keys import KEYS, Leaf, Tree
 from zlaunch.dsconfig.versions import NEWEST_READ, Version, gone_by, once_known, since
 
-UNKNOWN: Any = object()  # the default of a field whose default is not known
+UNKNOWN: Any = NOT_KNOWN  # the default of a field whose default is not known
 
 # Read with models that take `"true"` for true and refuse what they do not know.
 MODELS = frozenset(
@@ -136,7 +143,18 @@ def _of_node(node: Leaf | Tree, path: tuple[str, ...], version: Version) -> Fiel
         return Field(
             ("section",), fields=_from_tree(node, path, version), open="*" in node, lax=lax
         )
-    return Field(tuple(node.split("|")), lax=lax)
+    key = ".".join(path)
+    default = default_of(key, node, version)
+    return Field(
+        tuple(node.split("|")),
+        default=default,
+        null=lax and default is None,
+        choices=CHOICES.get(key, ()),
+        limits=limits_of(key, node),
+        deprecated=key in DEPRECATED,
+        new=DEPRECATED.get(key, ""),
+        lax=lax,
+    )
 
 
 def _put(fields: dict[str, Field], path: tuple[str, ...]) -> None:

@@ -24,6 +24,8 @@ LOG_LEVEL_SINCE: Version = (0, 19, 3)
 HALF_MODELS_SINCE: Version = (0, 17, 6)
 WARMUP_CHECKED_SINCE: Version = (0, 19, 3)
 CLIPPING_IS_ONE_SINCE: Version = (0, 19, 3)
+PINNED_SINCE: Version = (0, 19, 6)
+STEPS_NOT_PRINTED_SINCE: Version = (0, 15, 2)
 
 _SINCE: dict[Version, str] = {
     (0, 15, 4): "zero_optimization.stage3_use_all_reduce_for_fetch_params aio.use_gds comet timers",

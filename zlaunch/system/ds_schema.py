@@ -164,8 +164,7 @@ def _look(path: str) -> Installed | None:
     """What the directory beside a package, or the package itself, says of its version."""
     beside, name = os.path.split(path)
     with contextlib.suppress(OSError):
-        for entry in os.scandir(beside):
-            found = entry.name
+        for found in os.listdir(beside):  # noqa: PTH208 - names are all that is wanted
             if found.startswith(f"{name}-") and found.endswith(".dist-info"):
                 return Installed(found[len(name) + 1 : -len(".dist-info")], path)
     with contextlib.suppress(OSError):

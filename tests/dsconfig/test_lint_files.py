@@ -1,0 +1,164 @@
+"""Broken configs with the one finding that each has, and good ones that have none.
+
+What plain DeepSpeed makes of them is asked of the real one, of all files in one process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zlaunch.dsconfig.finding import Around, Disk
+from zlaunch.dsconfig.lint import lint
+from zlaunch.dsconfig.reader import read_document
+from zlaunch.dsconfig.schema import Schema, exported_schema, own_schema
+from zlaunch.dsconfig.values import holds_auto
+from zlaunch.dsconfig.versions import parse_version
+from zlaunch.system.ds_schema import SchemaCache
+
+HERE = Path(__file__).parent
+# name: code, path, line and level of the one finding, and the circumstances; `refused` where
+# DeepSpeedConfig raises an error by itself.
+BROKEN = json.loads((HERE / "broken.json").read_text("utf-8"))
+GOOD = sorted(path.name for path in (HERE / "good").iterdir())
+DISKS = {
+    "missing": {"/disk/missing": Disk(exists=False)},
+    "read-only": {"/disk/read-only": Disk(exists=True, directory=True)},
+    "small": {"/disk/small": Disk(exists=True, directory=True, writable=True, free=2**20)},
+}
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory) -> Schema:
+    """The schema of the DeepSpeed that is installed here."""
+    pytest.importorskip("deepspeed")
+    cache = SchemaCache({"XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache"))})
+    data = cache.ask(None, os.environ)
+    assert data is not None
+    return exported_schema(data, parse_version(data["version"]))
+
+
+def around(schema, *, world=2, target="plain", version=None, disk=None, **known):
+    if version is not None:
+        schema = own_schema(parse_version(version))
+    disks = DISKS[disk] if disk else {}
+    return Around(schema, target=target, world_size=world, disks=disks, **known)
+
+
+def found(path: Path, circumstances: Around):
+    return lint(read_document(path.read_text("utf-8")), circumstances)
+
+
+def judged(name, schema):
+    """The findings as bad as the one expected, or worse."""
+    known = {key: value for key, value in BROKEN[name].items() if key != "refused"}
+    code, path, line, level = (known.pop(key) for key in ("code", "path", "line", "level"))
+    levels = {"error": {"error"}, "warning": {"error", "warning"}}.get(level)
+    findings = found(HERE / "broken" / f"{name}.json", around(schema, **known))
+    got = [
+        (f.code, f.path, f.place.line if f.place else None, f.level)
+        for f in findings
+        if levels is None or f.level in {"error", "warning"}
+    ]
+    return got, (code, path, line, level)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_config_has_its_one_finding(name, installed):
+    got, expected = judged(name, installed)
+    assert got == [expected]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_own_table_finds_it_as_well(name):
+    got, expected = judged(name, own_schema())
+    assert got == [expected]
+
+
+def test_every_broken_file_is_in_the_table():
+    assert {path.stem for path in (HERE / "broken").iterdir()} == {*BROKEN}
+    assert len(BROKEN) >= 60
+    assert len(GOOD) >= 30
+
+
+def reader_of(name: str) -> str:
+    text = (HERE / "good" / name).read_text("utf-8")
+    if name.startswith("accelerate"):
+        return "accelerate"
+    return "hf" if holds_auto(read_document(text).value) else "plain"
+
+
+@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("exact", [True, False], ids=["installed", "own table"])
+def test_a_good_config_has_no_finding_above_a_note(name, exact, installed):
+    schema = installed if exact else own_schema()
+    circumstances = around(schema, world=8, target=reader_of(name), bf16=True)
+    findings = found(HERE / "good" / name, circumstances)
+    assert [f for f in findings if f.level != "note"] == []
+    assert {f.code for f in findings} <= {
+        "must-equal",
+        "silent-overflow",
+        "comment",
+        "unknown-key",
+        *HJSON,
+    }
+
+
+HJSON = {"unquoted-key", "unquoted-text", "trailing-comma", "missing-comma", "single-quotes"}
+HJSON |= {"accumulation-missing", "many-lines"}
+
+READER = """
+import json, sys
+from deepspeed.runtime import config as module
+module.dist.get_rank = lambda: 0
+answers = {}
+for path, world in json.load(sys.stdin):
+    module.dist.get_world_size = lambda: world
+    try:
+        module.DeepSpeedConfig(path)
+        answers[path] = None
+    except BaseException as error:
+        answers[path] = f"{type(error).__name__}: {error}"
+print("ANSWERS " + json.dumps(answers))
+"""
+
+
+@pytest.fixture(scope="module")
+def answers():
+    """What DeepSpeedConfig says of each file for plain DeepSpeed: None, or its error."""
+    pytest.importorskip("deepspeed")
+    asked = [
+        [str(HERE / "broken" / f"{name}.json"), known.get("world", 2) or 1]
+        for name, known in BROKEN.items()
+    ]
+    asked += [[str(HERE / "good" / name), 8] for name in GOOD]
+    done = subprocess.run(
+        [sys.executable, "-c", READER],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""},
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
+    assert lines, done.stderr
+    return {Path(path).name: said for path, said in json.loads(lines[0][8:]).items()}
+
+
+@pytest.mark.deepspeed
+def test_deepspeed_refuses_what_the_table_says(answers):
+    for name, known in BROKEN.items():
+        if known.get("refused"):
+            assert answers[f"{name}.json"] is not None, name
+
+
+@pytest.mark.deepspeed
+def test_deepspeed_takes_every_good_config_for_it(answers):
+    for name in GOOD:
+        if reader_of(name) == "plain":
+            assert answers[name] is None, (name, answers[name])
