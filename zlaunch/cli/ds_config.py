@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from zlaunch.cli.lint_run import Circumstances, lint_file
 from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
 from zlaunch.cli.request import Precision, Request
 from zlaunch.cli.user_files import read_file
@@ -14,18 +13,22 @@ from zlaunch.dsconfig.batch import Batch
 from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
 from zlaunch.dsconfig.render import Rendered, as_asked, render
-from zlaunch.dsconfig.source import read_source
 from zlaunch.errors import ConfigError
 from zlaunch.spec.environment import DeviceKind, Target
 
 DEFAULT_RECIPE = "zero2"
 
 
-class _Devices(Protocol):
+class DevicesUsed(Protocol):
+    """What has to be known of the devices."""
+
     @property
-    def kind(self) -> DeviceKind: ...
+    def kind(self) -> DeviceKind:
+        """GPUs or CPUs."""
+
     @property
-    def bf16(self) -> bool: ...
+    def bf16(self) -> bool:
+        """Whether all of them compute in it."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,7 @@ def make_ds_config(
     request: Request,
     target: Target,
     world_size: int,
-    devices: _Devices,
+    devices: DevicesUsed,
     env: Mapping[str, str],
 ) -> DsConfig:
     """Return the rendered ds_config; the user's own file is linted first.
@@ -55,8 +58,7 @@ def make_ds_config(
         note = f"this {kind} script decides for itself; --recipe {DEFAULT_RECIPE} turns it to ZeRO"
         return DsConfig("no DeepSpeed", notes=(note,))
     if request.ds_config is not None:
-        around = circumstances(request, target, world_size, devices, env)
-        made = _from_file(request, request.ds_config, target, around)
+        made = _from_file(request, request.ds_config, target, world_size, devices, env)
     else:
         made = _from_recipe(request, target, world_size, devices)
     if devices.kind == "cpu" and target == "plain" and _is_fp16(made.config):
@@ -71,27 +73,17 @@ def _is_fp16(config: Mapping[str, Any] | None) -> bool:
     return isinstance(section, Mapping) and section.get("enabled") is True
 
 
-def circumstances(
+def _from_file(
     request: Request,
+    path: str,
     target: Target,
     world_size: int,
-    devices: _Devices,
+    devices: DevicesUsed,
     env: Mapping[str, str],
-) -> Circumstances:
-    """Where the config of a run will be used, for lint."""
-    cpu = devices.kind == "cpu"
-    return Circumstances(
-        env=env,
-        python=request.python,
-        target=target,
-        world_size=world_size,
-        cpu=cpu,
-        bf16=cpu or devices.bf16,
-        here=request.many is None,
-    )
+) -> DsConfig:
+    from zlaunch.cli.lint_run import circumstances, lint_file  # who has no file does not pay
+    from zlaunch.dsconfig.source import read_source
 
-
-def _from_file(request: Request, path: str, target: Target, around: Circumstances) -> DsConfig:
     text = read_file(path, f"--ds-config {path}", error=ConfigError)
     document = read_source(text, path)
     base = document.value if isinstance(document.value, dict) else {}
@@ -106,15 +98,16 @@ def _from_file(request: Request, path: str, target: Target, around: Circumstance
         micro=request.micro_batch,
         accumulation=request.accumulate,
     )
+    around = circumstances(request, target, world_size, devices, env)
     notes = lint_file(document, config, overrides, path, around)
-    rendered = _render(
-        request, base, precisions, request.precision, target, around.world_size, True
-    )
+    rendered = _render(request, base, precisions, request.precision, target, world_size, True)
     notes = (*rendered.notes, *notes)
     return DsConfig(path, rendered.config, rendered.batch, request.precision, notes)
 
 
-def _from_recipe(request: Request, target: Target, world_size: int, devices: _Devices) -> DsConfig:
+def _from_recipe(
+    request: Request, target: Target, world_size: int, devices: DevicesUsed
+) -> DsConfig:
     name, sources = with_own_recipe(request.recipe or DEFAULT_RECIPE, recipe_sources())
     recipe = load_recipe(name, sources)
     if not recipe.deepspeed:

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zlaunch.cli.ds_config import DevicesUsed
 from zlaunch.cli.findings_text import counted, one_line
 from zlaunch.cli.nvme_paths import look_at
+from zlaunch.cli.request import Request
 from zlaunch.cli.schema_source import find_schema
 from zlaunch.dsconfig.document import Document, Where
 from zlaunch.dsconfig.finding import Around, Finding
@@ -36,6 +38,26 @@ class Circumstances:
     cpu: bool
     bf16: bool
     here: bool
+
+
+def circumstances(
+    request: Request,
+    target: Target,
+    world_size: int,
+    devices: DevicesUsed,
+    env: Mapping[str, str],
+) -> Circumstances:
+    """Where the config of a run will be used."""
+    cpu = devices.kind == "cpu"
+    return Circumstances(
+        env=env,
+        python=request.python,
+        target=target,
+        world_size=world_size,
+        cpu=cpu,
+        bf16=cpu or devices.bf16,
+        here=request.many is None,
+    )
 
 
 def lint_file(

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from zlaunch.cli.ds_config import DsConfig, circumstances, make_ds_config
-from zlaunch.cli.lint_run import lint_config
+from zlaunch.cli.ds_config import DsConfig, make_ds_config
 from zlaunch.cli.place import Place
 from zlaunch.cli.question import question
 from zlaunch.cli.request import PLACEHOLDER, Request
@@ -110,6 +109,8 @@ def _linted(
     env: Mapping[str, str],
 ) -> DsConfig:
     """The config of a recipe that will be read, with what lint has to say of it."""
+    from zlaunch.cli.lint_run import circumstances, lint_config  # a plain script does not pay
+
     around = circumstances(request, target, world_size, place.devices, env)
     notes = lint_config(ds.config or {}, f"recipe {ds.name}", around)
     return replace(ds, notes=(*ds.notes, *notes))

@@ -13,9 +13,7 @@ import hashlib
 import importlib.util
 import json
 import os
-import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -225,6 +223,8 @@ class SchemaCache:
 
     def _write(self, name: str, data: Mapping[str, Any]) -> None:
         """Beside and renamed, so that nobody reads half of it."""
+        import tempfile
+
         text = json.dumps({"form": _FORM, **data})
         with contextlib.suppress(OSError):
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -264,6 +264,8 @@ def _ask(python: str, env: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def _answer(python: str, env: Mapping[str, str]) -> dict[str, Any] | None:
+    import subprocess
+
     try:
         done = subprocess.run(
             [python, "-c", _ASK],
