@@ -203,3 +203,22 @@ def test_a_script_without_deepspeed_does_not_pay(zlaunch, script):
     loaded = set(err.rpartition("loaded:")[2].split())
     assert "zlaunch.dsconfig.render" in loaded
     assert {"zlaunch.dsconfig.lint", "zlaunch.system.ds_schema"} & loaded == set()
+
+
+def test_a_key_is_explained(zlaunch, tmp_path):
+    code, out, _ = zlaunch("config", "explain", "stage")
+    assert code == 0
+    assert "zero_optimization.stage: what is split" in out
+    assert "takes 0, 1, 2, 3; default 0" in out
+    (tmp_path / "ds.json").write_text('{"fp16": {"loss_scale": 128}}')
+    code, out, _ = zlaunch("config", "explain", "ds.json", "--json")
+    assert [(one["path"], one.get("written")) for one in json.loads(out)] == [
+        ("fp16", None),
+        ("fp16.loss_scale", 128),
+    ]
+    code, out, _ = zlaunch("config", "explain")
+    assert code == 0
+    assert "train_batch_size: " in out
+    code, out, err = zlaunch("config", "explain", "stagge")
+    assert (code, out) == (2, "")
+    assert "did you mean zero_optimization.stage" in err
