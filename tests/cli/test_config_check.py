@@ -23,15 +23,21 @@ BROKEN = """\
 """
 
 
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """DeepSpeed is asked for its keys once."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.fixture
-def zlaunch(tmp_path):
+def zlaunch(tmp_path, cache):
     """Runs zlaunch in a directory of its own; returns exit code, stdout, stderr."""
 
     def run(*args, text=None, command=(sys.executable, "-m", "zlaunch")):
         env = {key: value for key, value in os.environ.items() if not key.startswith("ZLAUNCH")}
         env |= {
             "PYTHONPATH": str(ROOT),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
+            "XDG_CACHE_HOME": str(cache),
             "ZLAUNCH_HOME": str(tmp_path / "home"),
         }
         done = subprocess.run(
@@ -140,7 +146,9 @@ def script(tmp_path):
 
 def test_a_run_lists_all_that_is_wrong_and_starts_nothing(zlaunch, script, tmp_path):
     (tmp_path / "ds.json").write_text(BROKEN)
-    code, out, err = zlaunch("run", "--cpu", "2", "--ds-config", "ds.json", script)
+    empty = ("env", f"XDG_CACHE_HOME={tmp_path}/cache", sys.executable, "-m", "zlaunch")
+    args = ("run", "--cpu", "2", "--ds-config", "ds.json", script)
+    code, out, err = zlaunch(*args, command=empty)
     assert (code, out) == (2, "")
     assert "ds.json cannot be used as it is: 2 errors" in err
     assert "ds.json:2:23: error: global batch 33" in err

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +24,10 @@ from zlaunch.system.ds_schema import SchemaCache
 
 HERE = Path(__file__).parent
 # name: code, path, line and level of the one finding, and the circumstances; `refused` where
-# DeepSpeedConfig raises an error by itself.
+# DeepSpeedConfig raises an error by itself, `fails` where deepspeed.initialize or a step does.
 BROKEN = json.loads((HERE / "broken.json").read_text("utf-8"))
 GOOD = sorted(path.name for path in (HERE / "good").iterdir())
+PROOF = {"refused", "fails"}
 DISKS = {
     "missing": {"/disk/missing": Disk(exists=False)},
     "read-only": {"/disk/read-only": Disk(exists=True, directory=True)},
@@ -56,7 +58,7 @@ def found(path: Path, circumstances: Around):
 
 def judged(name, schema):
     """The findings as bad as the one expected, or worse."""
-    known = {key: value for key, value in BROKEN[name].items() if key != "refused"}
+    known = {key: value for key, value in BROKEN[name].items() if key not in PROOF}
     code, path, line, level = (known.pop(key) for key in ("code", "path", "line", "level"))
     levels = {"error": {"error"}, "warning": {"error", "warning"}}.get(level)
     findings = found(HERE / "broken" / f"{name}.json", around(schema, **known))
@@ -128,6 +130,28 @@ print("ANSWERS " + json.dumps(answers))
 """
 
 
+def answers_of(program, asked, env):
+    """What the program says of each file, in a process of its own: None, or its error."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(asked),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": "", **env},
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
+    assert lines, done.stderr
+    return {Path(path).name: said for path, said in json.loads(lines[0][8:]).items()}
+
+
+@pytest.fixture
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
 @pytest.fixture(scope="module")
 def answers():
     """What DeepSpeedConfig says of each file for plain DeepSpeed: None, or its error."""
@@ -137,17 +161,7 @@ def answers():
         for name, known in BROKEN.items()
     ]
     asked += [[str(HERE / "good" / name), 8] for name in GOOD]
-    done = subprocess.run(
-        [sys.executable, "-c", READER],
-        input=json.dumps(asked),
-        capture_output=True,
-        text=True,
-        env={**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""},
-        check=False,
-    )
-    lines = [line for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
-    assert lines, done.stderr
-    return {Path(path).name: said for path, said in json.loads(lines[0][8:]).items()}
+    return answers_of(READER, asked, {})
 
 
 @pytest.mark.deepspeed
@@ -162,3 +176,45 @@ def test_deepspeed_takes_every_good_config_for_it(answers):
     for name in GOOD:
         if reader_of(name) == "plain":
             assert answers[name] is None, (name, answers[name])
+
+
+TRAINER = """
+import json, sys
+import hjson, torch, deepspeed
+deepspeed.init_distributed("gloo")
+BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+answers = {}
+for path in json.load(sys.stdin):
+    config = json.loads(json.dumps(hjson.load(open(path))))
+    config = {key: value for key, value in config.items() if key not in BATCH}
+    config["train_micro_batch_size_per_gpu"] = 2
+    optimizer = config.setdefault("optimizer", {"type": "AdamW", "params": {"lr": 0.001}})
+    if optimizer.get("type") in ("Adam", "AdamW"):
+        optimizer.setdefault("params", {})["torch_adam"] = True  # needs no compiler
+    try:
+        model = torch.nn.Linear(4, 4)
+        engine, *_ = deepspeed.initialize(
+            model=model, model_parameters=model.parameters(), config=config)
+        for _ in range(2):
+            inputs = torch.randn(2, 4).to(next(model.parameters()).dtype)
+            engine.backward(engine(inputs).float().pow(2).mean())
+            engine.step()
+        answers[path] = None
+    except BaseException as error:
+        answers[path] = f"{type(error).__name__}: {error}"
+print("ANSWERS " + json.dumps(answers))
+"""
+
+
+@pytest.mark.deepspeed
+def test_deepspeed_fails_to_train_with_what_the_table_says(free_port):
+    """On one CPU; what needs GPUs or many ranks to fail is not in it."""
+    pytest.importorskip("deepspeed")
+    names = [name for name, known in BROKEN.items() if known.get("fails")]
+    good = ["ds-cifar.json", "ds-smallest.json", "ds-one-cycle.json"]
+    asked = [str(HERE / "broken" / f"{name}.json") for name in names]
+    asked += [str(HERE / "good" / name) for name in good]
+    world = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
+    said = answers_of(TRAINER, asked, {**world, "MASTER_PORT": str(free_port)})
+    assert [name for name in names if said[f"{name}.json"] is None] == []
+    assert {name: said[name] for name in good} == dict.fromkeys(good)

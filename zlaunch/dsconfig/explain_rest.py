@@ -96,7 +96,7 @@ REST: dict[str, Said] = {
         checkpoint.parallel_write: who writes
         checkpoint.parallel_write.pipeline_stage: each pipeline stage writes its layers
         checkpoint.writer: a faster writer
-        checkpoint.writer.type: VANILLA or FAST
+        checkpoint.writer.type: PYTHON or FAST
         checkpoint.writer.data_parallel: splits the file over ranks: REPLICA, SOCKET, MACHINE
         checkpoint.writer.decoupled: writes beside training
         checkpoint.writer.io_buffer_double: two buffers

@@ -110,11 +110,11 @@ def _types(look: Look, fp16_on: bool, bf16_on: bool) -> Iterator[Finding]:
     """`data_types` against what is on; where `auto` decides later, nothing is said."""
     names = {"fp16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16"}
     names |= {"fp32": "fp32", "float32": "fp32", "float": "fp32", "int8": "int8"}
-    for key in ("grad_accum_dtype", "param_dtype", "buffer_dtype"):
-        value = look.get("data_types", key)
+    keys = [("data_types", key) for key in ("grad_accum_dtype", "param_dtype", "buffer_dtype")]
+    for path in (*keys, ("torch_autocast", "dtype")):
+        value = look.get(*path)
         if isinstance(value, str) and value.removeprefix("torch.") not in names and value != "auto":
-            text = f'data_types.{key} is "{value}"; it can be fp32, fp16 or bf16'
-            path = ("data_types", key)
+            text = f'{".".join(path)} is "{value}"; it can be fp32, fp16 or bf16'
             yield look.finds("error", "unknown-value", path, text, "write one of these")
     if any(look.get(name, "enabled") == "auto" for name in ("fp16", "bf16")):
         return

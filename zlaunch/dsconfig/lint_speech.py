@@ -20,7 +20,7 @@ def check_speech(look: Look) -> Iterator[Finding]:
         return
     missing = []
     level = look.config.get("log_level")
-    if version >= LOG_LEVEL_SINCE and not (isinstance(level, str) and level in _SPEAKING):
+    if version >= LOG_LEVEL_SINCE and not (isinstance(level, str) and level.lower() in _SPEAKING):
         missing.append('"log_level": "info"')
     # Accelerate, which the Trainer uses too, sets steps_per_print itself.
     steps = look.config.get("steps_per_print")

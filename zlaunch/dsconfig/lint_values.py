@@ -31,10 +31,17 @@ _NULL = frozenset(
     {
         *("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"),
         *("steps_per_print", "log_level", "communication_data_type", "vocabulary_size"),
-        *("aio", "bf16", "activation_checkpointing.number_checkpoints", "checkpoint.writer"),
+        *("activation_checkpointing.number_checkpoints", "checkpoint.writer"),
+        *("checkpoint.writer.type", "checkpoint.writer.data_parallel"),
         *("data_types.grad_accum_dtype", "data_types.param_dtype", "data_types.buffer_dtype"),
         *("flops_profiler.output_file", "seq_parallel_communication_data_type"),
     }
+)
+# Sections that DeepSpeed takes for absent when they are null.
+_NULL_SECTIONS = frozenset({"aio", "bf16", "zero_optimization.leaf_module", "expert_parallel"})
+# Switches that have to be there, or true or false.
+_NOT_NULL = frozenset(
+    {"wall_clock_breakdown", "flops_profiler.enabled", "checkpoint.parallel_write.pipeline_stage"}
 )
 _DTYPES = ("fp16", "bf16", "fp32")
 # Choices that no model knows of; `*` is compared without regard to case.
@@ -42,12 +49,27 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "communication_data_type": _DTYPES,
     "seq_parallel_communication_data_type": _DTYPES,
     "gradient_allreduce_op": ("mean", "sum"),
+    "log_level": ("debug", "info", "warning", "error", "critical"),
     "checkpoint.tag_validation": ("Ignore", "Warn", "Fail"),
+    "checkpoint.writer.type": ("PYTHON", "FAST", "MOCK"),
+    "checkpoint.writer.data_parallel": ("REPLICA", "SOCKET", "MACHINE"),
+    "data_types.keep_in_fp32_modules": ("auto",),
+    "zero_optimization.zenflow.select_interval": ("auto",),
+    "zero_optimization.zenflow.update_interval": ("auto",),
     "zero_optimization.zenflow.select_strategy": ("auto", "step", "epoch"),
     "scheduler.params.warmup_type": ("log", "linear"),
 }
+_SWITCHED_OFF = (("datastates_ckpt",), ("expert_parallel",))
+# Lists of names: which ones, where that is fixed.
+_LISTS: dict[str, tuple[str, ...]] = {
+    "zero_optimization.leaf_module.classes": (),
+    "zero_optimization.leaf_module.names": (),
+    "zero_optimization.leaf_module.name_suffixes": (),
+    "torch_autocast.lower_precision_safe_modules": (),
+    "data_types.keep_in_fp32_modules": (),
+    "compile.passes": ("z1", "z3", "autosp", "autotp"),
+}
 _EXACT = frozenset({"zero_optimization.zenflow.select_strategy", "scheduler.params.warmup_type"})
-_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 def check_values(look: Look) -> Iterator[Finding]:
@@ -72,6 +94,10 @@ def _walk(look: Look, table: Mapping[str, Any], section: Field, above: Path) -> 
 
 
 def _value(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding]:
+    if path == ("tensor_parallel", "dtype"):  # of a type that no JSON value has
+        text = "tensor_parallel.dtype can be set in a program only; DeepSpeed refuses it here"
+        yield look.finds("error", "wrong-type", path, text, "take it out: fp16 and bf16 decide")
+        return
     if value == AUTO or "any" in field.kinds:
         return
     if value is None:
@@ -90,7 +116,11 @@ def _value(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding
 
 def _null(look: Look, field: Field, path: Path) -> Iterator[Finding]:
     dotted = ".".join(path)
-    if field.null or (not field.lax and dotted in _NULL) or dotted in ("aio", "bf16"):
+    if field.null or (not field.lax and dotted in _NULL) or dotted in _NULL_SECTIONS:
+        return
+    if field.kinds == ("bool",) and not field.lax and dotted not in _NOT_NULL:
+        text = f"{dotted} is null, which DeepSpeed takes for false"
+        yield look.finds("note", "wrong-type", path, text, "write false, or leave it out")
         return
     wanted = " or ".join(_KIND_WORDS[kind] for kind in field.kinds)
     text = f"{dotted} is null, where DeepSpeed takes {wanted}"
@@ -109,14 +139,13 @@ def _kind(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding]
     elif "int" in kinds and isinstance(value, float):
         near = f"{math.floor(value)} or {math.ceil(value)}"
         yield look.finds("error", "not-whole", path, wrong, f"write {near}")
-    elif isinstance(value, bool) and field.lax and {"int", "float"} & {*kinds}:
-        text = f"{wrong}, and would be read as {int(value)}"
-        yield look.finds("warning", "wrong-type", path, text, "write the number")
-    elif field.lax and kinds == ("bool",) and _is_yes_or_no(value):
+    elif kinds == ("bool",) and _is_yes_or_no(value) and (field.lax or not isinstance(value, str)):
         text = f"{dotted} is {said(value)}, which DeepSpeed takes for true or false"
         yield look.finds("note", "wrong-type", path, text, "write true or false")
     elif "list" in kinds and isinstance(value, str) and path[-2:-1] == ("leaf_module",):
         return  # one name stands for a list of one
+    elif value is False and path in _SWITCHED_OFF:
+        return
     else:
         yield look.finds("error", "wrong-type", path, wrong, _mend(kinds, value))
 
@@ -163,12 +192,15 @@ def _mend(kinds: tuple[str, ...], value: Any) -> str:
 
 def _choice(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding]:
     dotted = ".".join(path)
+    if isinstance(value, list):
+        yield from _items(look, path, value)
+        return
     choices: tuple[Any, ...] = field.choices or _CHOICES.get(dotted, ())
-    if path == ("log_level",):
-        choices = _LOG_LEVELS
+    if choices == ("auto",) and not isinstance(value, str):
+        return
     if not choices:
         return
-    folded = not field.choices and dotted not in _EXACT and path != ("log_level",)
+    folded = not field.choices and dotted not in _EXACT
     known = [str(choice).lower() if folded else choice for choice in choices]
     if isinstance(choices[0], int):
         value = number_in(value) if isinstance(value, str) else value
@@ -181,13 +213,23 @@ def _choice(look: Look, field: Field, path: Path, value: Any) -> Iterator[Findin
     yield look.finds("error", "unknown-value", path, text, mend)
 
 
+def _items(look: Look, path: Path, items: list[Any]) -> Iterator[Finding]:
+    names = _LISTS.get(".".join(path))
+    for index, item in enumerate(items if names is not None else ()):
+        if not isinstance(item, str) or (names and item not in names):
+            wanted = f"one of {', '.join(names)}" if names else "a name"
+            text = f"{'.'.join(path)} holds {said(item)}, where DeepSpeed takes {wanted}"
+            yield look.finds("error", "unknown-value", (*path, index), text, f"write {wanted}")
+
+
 def _limits(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding]:
     number = number_in(value) if isinstance(value, str) else value
     if not isinstance(number, (int, float)) or isinstance(number, bool):
         return
     if number == 0 and path[-1].endswith("bucket_size") and path[-1] in _BUCKETS:
         return  # said more plainly in `lint_zero`
-    for name, limit in field.limits.items():
+    limits = {"ge": 1.0} if path[-1] == "update_interval" else field.limits
+    for name, limit in limits.items():
         if not _TESTS[name](number, limit):
             bound = int(limit) if limit == int(limit) else limit
             text = f"{'.'.join(path)} is {number}; it has to be {_LIMIT_WORDS[name]} {bound}"

@@ -138,7 +138,8 @@ def _refused(look: Look, stage: int) -> Iterator[Finding]:
 
 def _grad_norm(look: Look, stage: int) -> Iterator[Finding]:
     path = (_ZERO, "compute_grad_norm")
-    if look.get(*path) is not False or look.schema.field(*path) is None:
+    off = look.get(*path)
+    if off is None or off == "auto" or is_on(off) or look.schema.field(*path) is None:
         return
     if stage not in (1, 2):
         text = f"compute_grad_norm false works with ZeRO stage 1 and 2 only; the stage is {stage}"
