@@ -16,9 +16,9 @@ import pytest
 
 from zlaunch.dsconfig.finding import Around, Disk
 from zlaunch.dsconfig.lint import lint
+from zlaunch.dsconfig.lint_auto import waits_for_a_reader
 from zlaunch.dsconfig.reader import read_document
 from zlaunch.dsconfig.schema import Schema, exported_schema, own_schema
-from zlaunch.dsconfig.values import holds_auto
 from zlaunch.dsconfig.versions import parse_version
 from zlaunch.system.ds_schema import SchemaCache
 
@@ -92,7 +92,7 @@ def reader_of(name: str) -> str:
     text = (HERE / "good" / name).read_text("utf-8")
     if name.startswith("accelerate"):
         return "accelerate"
-    return "hf" if holds_auto(read_document(text).value) else "plain"
+    return "hf" if waits_for_a_reader(read_document(text).value) else "plain"
 
 
 @pytest.mark.parametrize("name", GOOD)
@@ -217,4 +217,65 @@ def test_deepspeed_fails_to_train_with_what_the_table_says(free_port):
     world = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     said = answers_of(TRAINER, asked, {**world, "MASTER_PORT": str(free_port)})
     assert [name for name in names if said[f"{name}.json"] is None] == []
+    assert {name: said[name] for name in good} == dict.fromkeys(good)
+
+
+OTHERS = """
+import json, sys, warnings
+warnings.simplefilter("ignore")
+from types import SimpleNamespace
+from accelerate.utils import DeepSpeedPlugin
+from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+args = SimpleNamespace(
+    world_size=8, per_device_train_batch_size=8, gradient_accumulation_steps=2, max_grad_norm=1.0,
+    learning_rate=1e-4, adam_beta1=0.9, adam_beta2=0.99, adam_epsilon=1e-8, weight_decay=0.1,
+    save_on_each_node=False, fp16=False, fp16_full_eval=False, bf16=True, bf16_full_eval=False,
+    get_warmup_steps=lambda steps: 10)
+model = SimpleNamespace(config=SimpleNamespace(hidden_size=64))
+# What Accelerator._prepare_deepspeed fills for a script with DummyOptim and DummyScheduler.
+fills = {
+    "train_micro_batch_size_per_gpu": 8, "train_batch_size": 64, "gradient_accumulation_steps": 2,
+    "gradient_clipping": 1.0, "zero_optimization.stage3_gather_16bit_weights_on_model_save": False,
+    "zero_optimization.reduce_bucket_size": 4096, "optimizer.params.lr": 1e-4,
+    "zero_optimization.stage3_prefetch_bucket_size": 3686, "optimizer.params.weight_decay": 0.1,
+    "zero_optimization.stage3_param_persistence_threshold": 640,
+    "scheduler.params.warmup_min_lr": 0, "scheduler.params.warmup_max_lr": 1e-4,
+    "scheduler.params.warmup_num_steps": 10, "scheduler.params.total_num_steps": 100}
+answers = {}
+for path, target in json.load(sys.stdin):
+    try:
+        if target == "hf":
+            read = HfTrainerDeepSpeedConfig(path)
+            read.trainer_config_process(args)
+            read.trainer_config_finalize(args, model=model, num_training_steps=100)
+            plugin = DeepSpeedPlugin(hf_ds_config=read.config)
+        else:
+            plugin = DeepSpeedPlugin(hf_ds_config=path)
+        fp16 = plugin.deepspeed_config.get("fp16", {}).get("enabled") is True
+        plugin.set_mixed_precision("fp16" if fp16 else "bf16")
+        plugin.deepspeed_config_process(must_match=False, **fills)
+        answers[path] = None
+    except BaseException as error:
+        answers[path] = f"{type(error).__name__}: {error}"
+print("ANSWERS " + json.dumps(answers))
+"""
+
+
+@pytest.mark.deepspeed
+def test_the_trainer_and_accelerate_refuse_and_take_the_same():
+    pytest.importorskip("accelerate")
+    pytest.importorskip("transformers")
+    broken = {
+        f"{name}.json": known["target"]
+        for name, known in BROKEN.items()
+        if known.get("target", "plain") != "plain" and known["level"] == "error"
+    }
+    good = {name: reader_of(name) for name in GOOD if reader_of(name) != "plain"}
+    asked = [[str(HERE / "broken" / name), target] for name, target in broken.items()]
+    asked += [[str(HERE / "good" / name), target] for name, target in good.items()]
+    env = {key: "" for key in os.environ if key.startswith("ACCELERATE_")}
+    said = answers_of(OTHERS, asked, env)
+    assert len(broken) > 5
+    assert [name for name in broken if said[name] is None] == []
     assert {name: said[name] for name in good} == dict.fromkeys(good)

@@ -17,10 +17,10 @@ from zlaunch.cli.user_files import read_file
 from zlaunch.dsconfig.document import Document
 from zlaunch.dsconfig.finding import Around, Finding
 from zlaunch.dsconfig.lint import count, lint
+from zlaunch.dsconfig.lint_auto import waits_for_a_reader
 from zlaunch.dsconfig.lint_disk import nvme_paths
 from zlaunch.dsconfig.reader import read_document
 from zlaunch.dsconfig.target import Target
-from zlaunch.dsconfig.values import holds_auto
 from zlaunch.dsconfig.versions import spelled
 from zlaunch.errors import ConfigError, HostfileError, InputError
 
@@ -103,7 +103,7 @@ def _ranks(world_size: int | None, hostfile: str | None) -> int | None:
 
 
 def _reader(document: Document) -> Target:
-    return "hf" if holds_auto(_table(document)) else "plain"
+    return "hf" if waits_for_a_reader(_table(document)) else "plain"
 
 
 def _table(document: Document) -> dict[str, Any]:

@@ -58,6 +58,11 @@ _EQUAL = {
 }
 
 
+def waits_for_a_reader(config: Mapping[str, Any]) -> bool:
+    """Whether "auto" stands anywhere that DeepSpeed does not read it itself."""
+    return any(".".join(path) not in _OWN for path in _autos(config, ()))
+
+
 def check_autos(look: Look) -> Iterator[Finding]:
     """Every "auto" that nobody fills; for the Trainer also the numbers that are not "auto"."""
     for path in _autos(look.config, ()):

@@ -31,6 +31,7 @@ def check_zero(look: Look) -> Iterator[Finding]:
     stage = _stage(look)
     if stage is None:
         return
+    yield from _alignment(look, stage)
     yield from _offload(look, stage)
     yield from _useless(look, stage)
     yield from _refused(look, stage)
@@ -53,6 +54,14 @@ def _buckets(look: Look) -> Iterator[Finding]:
             text = f"{_ZERO}.{name} is 0: nothing fits into such a bucket"
             mend = "write the elements that one message holds, such as 200000000"
             yield look.finds("error", "zero-bucket", (_ZERO, name), text, mend)
+
+
+def _alignment(look: Look, stage: int) -> Iterator[Finding]:
+    size = look.number(_ZERO, "allgather_bucket_size")
+    if stage in (1, 2) and size and size % 2:
+        text = f"allgather_bucket_size is {int(size)}; ZeRO stage {stage} needs an even number"
+        path = (_ZERO, "allgather_bucket_size")
+        yield look.finds("error", "out-of-range", path, text, f"write {int(size) + 1}")
 
 
 def _device(look: Look, section: str) -> str | None:

@@ -172,13 +172,6 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
 }
 
 
-def holds_auto(value: Any) -> bool:
-    """Whether "auto" stands anywhere in a config."""
-    if isinstance(value, dict):
-        return any(holds_auto(one) for one in value.values())
-    return bool(value == AUTO)
-
-
 def number_in(text: str) -> int | float | None:
     """The number that a text writes, as `5e8` or `0.1`; None where it is another text."""
     try:
