@@ -19,7 +19,7 @@ from zlaunch.dsconfig.finding import Around, Finding
 from zlaunch.dsconfig.lint import count, lint
 from zlaunch.dsconfig.lint_auto import waits_for_a_reader
 from zlaunch.dsconfig.lint_disk import nvme_paths
-from zlaunch.dsconfig.reader import read_document
+from zlaunch.dsconfig.source import read_source
 from zlaunch.dsconfig.target import Target
 from zlaunch.dsconfig.versions import spelled
 from zlaunch.errors import ConfigError, HostfileError, InputError
@@ -57,7 +57,7 @@ def check(
     """
     text = _read(file)
     ranks = _ranks(world_size, hostfile)
-    document = read_document(text)
+    document = read_source(text, "stdin" if file == "-" else file)
     reader: Target = _reader(document) if target == "auto" else target
     around = Around(
         schema=find_schema(os.environ, python, ask=True),

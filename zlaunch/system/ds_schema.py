@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -181,11 +182,13 @@ class SchemaCache:
 
     def kept(self, python: str | None) -> dict[str, Any] | None:
         """What is kept for the workers' interpreter, None for our own; starts no process."""
+        python = _other(python)
         installed = self._installed(python)
         return None if installed is None else self._read(_schema_name(installed))
 
     def ask(self, python: str | None, env: Mapping[str, str]) -> dict[str, Any] | None:
         """The schema, asked of the interpreter where it is not kept; None without DeepSpeed."""
+        python = _other(python)
         kept = self.kept(python)
         if kept is not None:
             return kept
@@ -203,7 +206,7 @@ class SchemaCache:
         return answer
 
     def _installed(self, python: str | None) -> Installed | None:
-        if python is None or os.path.realpath(python) == os.path.realpath(sys.executable) == python:
+        if python is None:
             return find_deepspeed()
         kept = self._read(_interpreter_name(python))
         if kept is None:
@@ -245,6 +248,12 @@ def parse(version: str) -> str:
 def _home(env: Mapping[str, str]) -> Path:
     home = env.get("HOME")
     return Path(home) if home else Path(os.path.expanduser("~"))  # noqa: PTH111
+
+
+def _other(python: str | None) -> str | None:
+    """The interpreter by its whole path, so that a name on PATH is no other's; None for ours."""
+    found = shutil.which(python) if python is not None else None
+    return None if found == sys.executable else found or python
 
 
 def _schema_name(installed: Installed) -> str:
