@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zlaunch.dsconfig.document import Place
+from zlaunch.dsconfig.document import Position
 from zlaunch.dsconfig.reader import read_document
 
 SCALARS = (
@@ -97,12 +97,12 @@ def test_hjson_with_the_places_of_keys_and_values():
         "job_name": "run, the first",
         "text": "two\n  lines",
     }
-    assert document.keys["train_batch_size",] == Place(3, 3)
-    assert document.values["train_batch_size",] == Place(3, 21)
-    assert document.keys["fp16", "enabled"] == Place(4, 12)
-    assert document.values["betas", 1] == Place(7, 5)
-    assert document.place(("fp16", "missing")) == Place(4, 3)
-    assert document.place(("nothing",)) == Place(1, 1)
+    assert document.keys["train_batch_size",] == Position(3, 3)
+    assert document.values["train_batch_size",] == Position(3, 21)
+    assert document.keys["fp16", "enabled"] == Position(4, 12)
+    assert document.values["betas", 1] == Position(7, 5)
+    assert document.place(("fp16", "missing")) == Position(4, 3)
+    assert document.place(("nothing",)) == Position(1, 1)
     assert not any(oddity.fatal for oddity in document.oddities)
     assert [oddity.code for oddity in document.oddities][:4] == [
         "comment",
@@ -147,7 +147,7 @@ def test_hjson_with_the_places_of_keys_and_values():
 )
 def test_slips_are_found_where_they_are(text, code, line, column, fatal):
     found = [oddity for oddity in read_document(text).oddities if oddity.code == code]
-    assert [(o.place, o.fatal) for o in found] == [(Place(line, column), fatal)]
+    assert [(o.place, o.fatal) for o in found] == [(Position(line, column), fatal)]
 
 
 def test_reading_goes_on_behind_a_slip():

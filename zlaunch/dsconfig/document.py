@@ -11,7 +11,7 @@ Where: TypeAlias = "tuple[str | int, ...]"
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """A position in a text; both numbers count from 1."""
 
     line: int
@@ -27,7 +27,7 @@ class Oddity:
     """
 
     code: str
-    place: Place
+    place: Position
     text: str
     mend: str
     fatal: bool = False
@@ -43,12 +43,12 @@ class Document:
     """
 
     value: Any
-    keys: Mapping[Where, Place] = field(default_factory=dict)
-    values: Mapping[Where, Place] = field(default_factory=dict)
+    keys: Mapping[Where, Position] = field(default_factory=dict)
+    values: Mapping[Where, Position] = field(default_factory=dict)
     oddities: tuple[Oddity, ...] = ()
     complete: bool = True
 
-    def place(self, where: Where, *, of_value: bool = False) -> Place | None:
+    def place(self, where: Where, *, of_value: bool = False) -> Position | None:
         """The place of a key, or of its value; of the nearest section around, where it has none."""
         for end in range(len(where), 0, -1):
             known = self.values if of_value and end == len(where) else self.keys

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from zlaunch.dsconfig.document import Document, Place, Where
+from zlaunch.dsconfig.document import Document, Position, Where
 from zlaunch.dsconfig.schema import Schema
 from zlaunch.dsconfig.target import Target
 from zlaunch.dsconfig.values import number_in
@@ -24,7 +24,7 @@ class Finding:
     code: str
     level: Level
     path: str
-    place: Place | None
+    place: Position | None
     text: str
     mend: str = ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import re
 
-from zlaunch.dsconfig.document import Oddity, Place, Where
+from zlaunch.dsconfig.document import Oddity, Position, Where
 from zlaunch.dsconfig.reader_text import UnreadableError
 
 
@@ -16,8 +16,8 @@ class Cursor:
         self.text = text
         self.at = 0
         self.starts = [0, *(found.end() for found in re.finditer("\n", text))]
-        self.keys: dict[Where, Place] = {}
-        self.values: dict[Where, Place] = {}
+        self.keys: dict[Where, Position] = {}
+        self.values: dict[Where, Position] = {}
         self.oddities: list[Oddity] = []
 
     def next(self) -> str:
@@ -35,10 +35,10 @@ class Cursor:
                 raise UnreadableError("unclosed", start, "this /* is never closed", "add */")
             self.at = len(self.text) if closing < 0 else closing + (2 if two == "/*" else 0)
 
-    def place(self, at: int) -> Place:
+    def place(self, at: int) -> Position:
         """Line and column of an offset."""
         line = bisect.bisect_right(self.starts, at)
-        return Place(line, at - self.starts[line - 1] + 1)
+        return Position(line, at - self.starts[line - 1] + 1)
 
     def note(
         self, code: str, at: int, text: str, mend: str, *, fatal: bool = False, where: Where = ()
