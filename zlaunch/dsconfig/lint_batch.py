@@ -32,13 +32,14 @@ def check_batch(look: Look) -> Iterator[Finding]:
         return
     if look.around.target != "plain":
         yield from _for_others(look, written)
-    if odd:
-        return  # said by `lint_auto`, or filled by the reader
-    if look.around.target == "plain" and numbers[_TRAIN] is None and numbers[_MICRO] is None:
+    if written[_TRAIN] is None and written[_MICRO] is None:
         text = f"neither {_TRAIN} nor {_MICRO} is there: DeepSpeed needs one of them"
-        mend = f'write "{_MICRO}": 1, or more'
+        value = "1, or more" if look.around.target == "plain" else '"auto"'
+        mend = f'write "{_MICRO}": {value}'
         yield look.finds("error", "batch-missing", (), text, mend)
         return
+    if odd:
+        return  # said by `lint_auto`, or filled by the reader
     yield from _product(look, numbers, ways or 1)
 
 
@@ -60,6 +61,10 @@ def _for_others(look: Look, written: dict[str, Any]) -> Iterator[Finding]:
         text = f"{_STEPS} is not there: DeepSpeed takes 1, and the script's own setting is not used"
         mend = f'write "{_STEPS}": "auto"'
         yield look.finds("note", "accumulation-missing", (), text, mend)
+    if look.around.target == "accelerate" and written[_TRAIN] == AUTO and written[_MICRO] is None:
+        text = f'{_TRAIN} is "auto", and Accelerate fills it only where {_MICRO} is there'
+        mend = f'add "{_MICRO}": "auto"'
+        yield look.finds("error", "auto-unfilled", (_TRAIN,), text, mend)
 
 
 def _product(look: Look, numbers: dict[str, int | None], ways: int) -> Iterator[Finding]:

@@ -20,6 +20,26 @@ from zlaunch.dsconfig.versions import (
 
 Path = tuple[str, ...]
 
+# What other programs call it.
+_MEANT = {
+    "zero": "zero_optimization",
+    "zero_stage": "zero_optimization.stage",
+    "learning_rate": "optimizer.params.lr",
+    "batch_size": "train_batch_size",
+    "micro_batch_size": "train_micro_batch_size_per_gpu",
+    "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
+    "accumulate_grad_batches": "gradient_accumulation_steps",
+    "grad_clip": "gradient_clipping",
+    "clip_grad": "gradient_clipping",
+    "clip_grad_norm": "gradient_clipping",
+    "mixed_precision": "fp16.enabled or bf16.enabled",
+    "precision": "fp16.enabled or bf16.enabled",
+    "lr_scheduler": "scheduler",
+    "wandb.entity": "wandb.team",
+    "wandb.name": "wandb.group",
+}
+# In so many sections that they say nothing.
+_EVERYWHERE = frozenset({"enabled", "type", "params", "dtype"})
 _CLOSE = 0.75  # how alike two names are before one is taken for the other
 # Keys of one's own, which DeepSpeed leaves alone, and which nobody takes for its.
 _REMARKS = ("_", "$", "/", "#", "x-")
@@ -119,6 +139,11 @@ def _never_known(look: Look, section: Field, path: Path, reading: str) -> Iterat
         text = f"{reading} does not read {dotted}"
         yield look.finds("note", "unknown-key", path, text, at_value=False)
         return
+    if dotted in _MEANT:
+        text = f"{reading} has no key {dotted}, and {_does(in_model)} it"
+        mend = f"did you mean {_MEANT[dotted]}?"
+        yield look.finds("error", "unknown-key", path, text, mend, at_value=False)
+        return
     close = difflib.get_close_matches(name, _spellings(section), 1, _CLOSE)
     elsewhere = [] if close and _alike(close[0], name) > 0.9 else _elsewhere(look, path)
     if elsewhere:
@@ -150,8 +175,8 @@ def _elsewhere(look: Look, path: Path) -> list[str]:
         for known in look.schema.names()
         if known[-1] == name and known[:-1] != path[:-1] and known[0] != "bfloat16"
     ]
-    if len({known[0] for known in found}) > 2 and name in ("enabled", "type", "params", "dtype"):
-        return []  # in so many sections that it says nothing
+    if name in _EVERYWHERE:
+        return []
     found.sort(key=lambda known: -_shared(known, path))
     return [".".join(known) for known in found]
 
@@ -164,7 +189,11 @@ def _shared(one: Path, other: Path) -> int:
 
 
 def _close_anywhere(look: Look, path: Path) -> list[str]:
-    names = {known[-1]: ".".join(known) for known in look.schema.names() if len(known[-1]) > 5}
+    names = {
+        known[-1]: ".".join(known)
+        for known in look.schema.names()
+        if len(known[-1]) > 5 and known[-1] not in _EVERYWHERE
+    }
     near = difflib.get_close_matches(path[-1], names, 1, 0.85)
     return [names[near[0]]] if near else []
 

@@ -89,6 +89,7 @@ def _optimizer_params(look: Look, name: str, params: Mapping[str, Any]) -> Itera
             yield look.finds("error", "misplaced-key", (*path, key), text, mend, at_value=False)
         elif known is not None and key not in known:
             near = difflib.get_close_matches(key, known, 1, 0.7)
+            near = ["lr"] if key == "learning_rate" else near
             text = f"the optimizer {name} has no parameter {key}"
             mend = f"did you mean {near[0]}?" if near else "take it out"
             yield look.finds("error", "unknown-key", (*path, key), text, mend, at_value=False)

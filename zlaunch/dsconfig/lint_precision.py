@@ -85,8 +85,10 @@ def _half_masters(look: Look, bf16: str, fp16_on: bool, bf16_on: bool) -> Iterat
         if stage == 0:
             text = f"{name} works with ZeRO stage 1, 2 or 3 only"
             yield look.finds("error", "needs-stage", path, text, "choose a stage, or take it out")
-        elif path[0] == "fp16" and offload in (None, "none"):
+        elif offload in (None, "none") and not is_on(look.get(bf16, "bf16_optimizer_states")):
             text = f"{name} needs the optimizer on the CPU"
+            if path[0] != "fp16":
+                text += ", or bf16_optimizer_states"
             mend = 'add "offload_optimizer": {"device": "cpu"} to zero_optimization'
             yield look.finds("error", "needs-offload", path, text, mend)
         elif not on:
@@ -119,6 +121,11 @@ def _types(look: Look, fp16_on: bool, bf16_on: bool) -> Iterator[Finding]:
     if any(look.get(name, "enabled") == "auto" for name in ("fp16", "bf16")):
         return
     model = "fp16" if fp16_on else "bf16" if bf16_on else "fp32"
+    grads = names.get(str(look.get("data_types", "grad_accum_dtype")).removeprefix("torch."))
+    if grads not in (None, model) and look.get("zero_optimization", "stage") in (None, 0):
+        text = f"data_types.grad_accum_dtype {grads} with a model in {model} works with ZeRO only"
+        mend = 'choose a ZeRO stage, as "zero_optimization": {"stage": 1}'
+        yield look.finds("error", "needs-stage", ("data_types", "grad_accum_dtype"), text, mend)
     written = look.get("data_types", "param_dtype")
     wanted = names.get(str(written).removeprefix("torch."))
     if wanted is not None and wanted != model:

@@ -174,6 +174,11 @@ def _gradients(look: Look, stage: int) -> Iterator[Finding]:
         if against:
             text = f"gradient_allreduce_op sum does not work with {against}"
             yield look.finds("error", "needs-stage", ("gradient_allreduce_op",), text, "write mean")
+    managed = look.config.get("managed_gradient_accumulation")
+    if managed is False and stage < 2 and is_on(look.get(_ZERO, "overlap_comm")):
+        text = f"managed_gradient_accumulation false and overlap_comm do not work in stage {stage}"
+        path = ("managed_gradient_accumulation",)
+        yield look.finds("error", "needs-stage", path, text, 'write "overlap_comm": false')
     if stage < 2 or look.get(_ZERO, "reduce_scatter") is False:
         return
     factor = look.config.get("gradient_predivide_factor", 1)
