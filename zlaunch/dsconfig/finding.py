@@ -14,6 +14,7 @@ from zlaunch.dsconfig.values import number_in
 # error: training fails, or is not what was written; warning: something has no effect, or is not
 # what it looks like; note: good to know.
 Level: TypeAlias = Literal["error", "warning", "note"]
+_LARGEST = 2**63 - 1
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 
@@ -113,7 +114,7 @@ class Look:
         elif isinstance(value, str):
             value = number_in(value)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number else None
+        return value if is_number and is_sane(value) else None
 
     def finds(
         self,
@@ -128,6 +129,11 @@ class Look:
         """A finding at a path, placed at its value or at its key."""
         place = self.document.place(where, of_value=at_value)
         return Finding(code, level, ".".join(map(str, where)), place, text, mend)
+
+
+def is_sane(number: float) -> bool:
+    """Whether a number is finite and no larger than any that DeepSpeed counts with."""
+    return -_LARGEST <= number <= _LARGEST
 
 
 def said(value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from zlaunch.dsconfig.batch import solve_batch
 from zlaunch.dsconfig.batchkeys import KEY_OF
 from zlaunch.dsconfig.finding import Finding, Look
-from zlaunch.dsconfig.values import AUTO, number_in
+from zlaunch.dsconfig.values import AUTO, number_in, whole
 from zlaunch.errors import BatchError
 
 _TRAIN, _MICRO, _STEPS = KEY_OF["train"], KEY_OF["micro"], KEY_OF["accumulation"]
@@ -48,7 +48,7 @@ def _whole(value: Any) -> int | None:
         value = number_in(value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return int(value) if value == int(value) else None
+    return whole(value)
 
 
 def _ways(look: Look) -> int | None:

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Look, said
+from zlaunch.dsconfig.finding import Finding, Look, is_sane, said
 from zlaunch.dsconfig.schema import Field
 from zlaunch.dsconfig.values import AUTO, number_in
 
@@ -85,12 +85,18 @@ def _walk(look: Look, table: Mapping[str, Any], section: Field, above: Path) -> 
         path = (*above, name)
         if isinstance(value, dict) and "section" in field.kinds:
             yield from _walk(look, value, field, path)
-        elif isinstance(value, float) and not math.isfinite(value):
+        elif _is_beyond(value):
             if not any(oddity.where == path for oddity in look.document.oddities):
                 text = f"{'.'.join(path)} is too large to be a number"
                 yield look.finds("error", "out-of-range", path, text, "write a smaller one")
         else:
             yield from _value(look, field, path, value)
+
+
+def _is_beyond(value: Any) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, int) and not is_sane(value)
 
 
 def _value(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding]:

@@ -42,6 +42,8 @@ def read_value(text: str, kind: Kind) -> Any:
 
 def whole(value: float) -> int | None:
     """`value` as an integer, `None` where it has a fraction or is not finite."""
+    if isinstance(value, int):
+        return value
     return int(value) if math.isfinite(value) and value == int(value) else None
 
 
