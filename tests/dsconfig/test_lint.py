@@ -14,6 +14,8 @@ from zlaunch.dsconfig.document import Document, Position
 from zlaunch.dsconfig.finding import Around, Disk
 from zlaunch.dsconfig.lint import lint
 from zlaunch.dsconfig.reader import read_document
+from zlaunch.dsconfig.recipes import load_recipe, recipe_names
+from zlaunch.dsconfig.render import render, to_json
 from zlaunch.dsconfig.schema import own_schema
 from zlaunch.dsconfig.versions import READ
 
@@ -133,3 +135,27 @@ def test_it_is_quick():
         lint(read_document(text), Around(SCHEMAS[-1], "hf", 8))
         times.append(time.perf_counter() - start)
     assert min(times) < 0.02  # 3 ms where nothing else runs
+
+
+@pytest.mark.parametrize("target", ["plain", "hf", "accelerate"])
+@pytest.mark.parametrize("world", [1, 2, 8, 13])
+def test_every_recipe_is_clean(sources, target, world):
+    for name in recipe_names(sources):
+        recipe = load_recipe(name, sources)
+        for precision in ("fp16", "bf16", "fp32") if recipe.deepspeed else ():
+            rendered = render(
+                recipe.config,
+                precisions=recipe.precisions,
+                precision=precision,
+                target=target,
+                world_size=world,
+            )
+            circumstances = Around(SCHEMAS[-1], target, world, bf16=True, cpu=False)
+            findings = lint(read_document(to_json(rendered.config)), circumstances)
+            assert findings == (), (name, precision)
+
+
+def test_line_ends_of_other_systems_do_not_move_the_places():
+    text = '{\r\n\t"train_batch_size": 8,\r\n\t"stagge": 1\r\n}\r\n'
+    (found,) = lint(read_document(text), Around(SCHEMAS[-1]))
+    assert (found.code, found.place) == ("unknown-key", Position(3, 2))
