@@ -80,6 +80,8 @@ def test_as_data(zlaunch):
         ('{"train_batch_size": 8, "mine": 1}', ("--strict",), 2),
         ('{"train_batch_size": 8}', ("--world-size", "3"), 2),
         ('{"train_batch_size": 8, "fp16": {"enabled": true}}', ("--device", "cpu"), 2),
+        ('{"train_batch_size": 8, "bf16": {"enabled": true}}', ("--no-bf16",), 2),
+        ('{"train_batch_size": 8, "bf16": {"enabled": true}}', ("--bf16",), 0),
         ('{"train_batch_size": "auto"}', (), 0),
         ('{"train_batch_size": "auto"}', ("--target", "plain"), 2),
         ('{"train_batch_size": 8,}', ("--target", "plain"), 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -159,3 +160,13 @@ def test_line_ends_of_other_systems_do_not_move_the_places():
     text = '{\r\n\t"train_batch_size": 8,\r\n\t"stagge": 1\r\n}\r\n'
     (found,) = lint(read_document(text), Around(SCHEMAS[-1]))
     assert (found.code, found.place) == ("unknown-key", Position(3, 2))
+
+
+def test_a_newer_deepspeed_may_have_keys_that_are_not_known_here():
+    schema = replace(SCHEMAS[-1], version=(9, 0, 0))
+    text = '{"train_batch_size": 8, "gradient_clippings": 1, "zero_optimization": {"stagge": 1}}'
+    findings = lint(read_document(text), Around(schema))
+    assert [(f.path, f.level) for f in findings] == [
+        ("gradient_clippings", "warning"),
+        ("zero_optimization.stagge", "error"),
+    ]

@@ -45,6 +45,10 @@ def check(
     device: Annotated[
         DeviceChoice, typer.Option("--device", help="What it will train on; auto: what is here.")
     ] = "auto",
+    bf16: Annotated[
+        bool | None,
+        typer.Option("--bf16/--no-bf16", help="Whether the GPUs compute in it; else NVML says."),
+    ] = None,
     python: Annotated[
         str | None, typer.Option("--python", metavar="PATH", help="The workers' interpreter.")
     ] = None,
@@ -64,7 +68,7 @@ def check(
         target=reader,
         world_size=ranks,
         disks={} if hostfile else look_at(nvme_paths(_table(document))),
-        **_devices(device, document),
+        **_devices(device, bf16, document),
     )
     findings = lint(document, around)
     name = "stdin" if file == "-" else file
@@ -110,11 +114,13 @@ def _table(document: Document) -> dict[str, Any]:
     return document.value if isinstance(document.value, dict) else {}
 
 
-def _devices(device: DeviceChoice, document: Document) -> dict[str, Any]:
+def _devices(device: DeviceChoice, bf16: bool | None, document: Document) -> dict[str, Any]:
     """What the devices can do, as far as the config asks: NVML takes its time."""
     if device == "cpu":
         return {"cpu": True, "bf16": True}
     known: dict[str, Any] = {"cpu": False} if device == "cuda" else {}
+    if bf16 is not None:
+        return {**known, "bf16": bf16}
     if not {"bf16", "bfloat16"} & {*_table(document)}:
         return known
     from zlaunch.system.gpus import discover

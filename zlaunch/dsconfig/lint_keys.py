@@ -12,6 +12,7 @@ from zlaunch.dsconfig.schema import Field
 from zlaunch.dsconfig.versions import (
     INSTEAD,
     LOG_LEVEL_SINCE,
+    NEWEST_READ,
     RENAMED,
     gone_with,
     since,
@@ -153,7 +154,11 @@ def _never_known(look: Look, section: Field, path: Path, reading: str) -> Iterat
         return
     close = [".".join((*path[:-1], close[0]))] if close else _close_anywhere(look, path)
     text = f"{reading} has no key {dotted}, and {_does(in_model)} it"
-    if close:
+    if not in_model and look.schema.version > NEWEST_READ:
+        text = f"{dotted} is unknown to zlaunch, which knows DeepSpeed {spelled(NEWEST_READ)}"
+        mend = f"did you mean {close[0]}?" if close else ""
+        yield look.finds("warning", "unknown-key", path, text, mend, at_value=False)
+    elif close:
         mend = f"did you mean {close[0]}?"
         yield look.finds("error", "unknown-key", path, text, mend, at_value=False)
     elif in_model:
