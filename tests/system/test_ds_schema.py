@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,8 @@ import pytest
 from zlaunch.dsconfig.schema import UNKNOWN, exported_schema, own_schema
 from zlaunch.dsconfig.versions import NEWEST_READ, parse_version, spelled
 from zlaunch.system.ds_schema import SchemaCache, find_deepspeed
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -91,3 +94,23 @@ def test_the_own_table_says_what_the_models_say(asked):
         assert ours.deprecated == theirs.deprecated, key
         assert {*ours.kinds} >= {*theirs.kinds} - {"any"}, key
     assert own.root.fields.keys() == models.root.fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("files", "version"),
+    [
+        ({"deepspeed-0.17.6.dist-info/METADATA": ""}, "0.17.6"),
+        ({"deepspeed/git_version_info_installed.py": "version='0.16.9 '\n"}, "0.16.9"),
+        ({"version.txt": "0.15.4\n"}, "0.15.4"),
+        ({}, "0"),
+    ],
+)
+def test_the_version_is_read_where_deepspeed_lies(files, version, tmp_path):
+    for name, text in {"deepspeed/__init__.py": "", **files}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    code = "from zlaunch.system.ds_schema import find_deepspeed as f; print(f().version)"
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}:{ROOT}"}
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == version

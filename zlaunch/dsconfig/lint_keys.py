@@ -13,6 +13,7 @@ from zlaunch.dsconfig.versions import (
     INSTEAD,
     LOG_LEVEL_SINCE,
     NEWEST_READ,
+    ONCE_RIGHT,
     RENAMED,
     gone_with,
     since,
@@ -96,6 +97,7 @@ def _deprecated(look: Look, field: Field, path: Path) -> Iterator[Finding]:
     text = f"{dotted} is an old name; DeepSpeed takes it with a warning"
     better = named or ".".join(new)
     mend = f"write {_offload(better) if path[-1].startswith('cpu_offload') else better}"
+    mend = "take it out" if look.get(*path) is False else mend
     yield look.finds("note", "deprecated-key", path, text, mend, at_value=False)
 
 
@@ -108,18 +110,20 @@ def _unknown(look: Look, section: Field, path: Path) -> Iterator[Finding]:
     in_model = section.lax
     reading = f"DeepSpeed {spelled(version)}"
     went, came = gone_with(path), since(path)
+    level: Level
     if dotted in RENAMED and look.schema.field(*RENAMED[dotted].split(".")) is not None:
         new = RENAMED[dotted]
         when = f" since {spelled(went)}" if went else ""
         text = f"{dotted} is called {new}{when}, and is {_fate(in_model)} under its old name"
-        yield look.finds("error", "renamed-key", path, text, f"write {new}", at_value=False)
+        level = _of_old_name(look, path, new)
+        yield look.finds(level, "renamed-key", path, text, f"write {new}", at_value=False)
     elif _removed(path) and (went is None or went <= version):
         text = f"{dotted} was taken out of DeepSpeed{f' in {spelled(went)}' if went else ''}"
         mend = INSTEAD.get(dotted, "take it out")
         text += "" if in_model or went is None else f"; {reading} refuses a config that has it"
         yield look.finds("error", "removed-key", path, text, mend, at_value=False)
     elif came is not None and version < came:
-        level: Level = "error" if in_model else "warning"
+        level = "error" if in_model else "warning"
         if dotted == "log_level" and version < LOG_LEVEL_SINCE:
             level = "note"  # it does no harm, and is wanted once DeepSpeed is newer
         text = f"{dotted} came with DeepSpeed {spelled(came)}; {reading} {_does(in_model)} it"
@@ -131,6 +135,15 @@ def _unknown(look: Look, section: Field, path: Path) -> Iterator[Finding]:
 
 def _is_remark(name: str) -> bool:
     return name.startswith(_REMARKS) or name.lower() in _REMARK | _OF_OTHERS
+
+
+def _of_old_name(look: Look, path: Path, new: str) -> Level:
+    """A name that once was right does little harm, and none where it asks for the default."""
+    if ".".join(path) not in ONCE_RIGHT:
+        return "error"
+    field, value = look.schema.field(*new.split(".")), look.get(*path)
+    same = value is False or (field is not None and field.default == value)
+    return "note" if same else "warning"
 
 
 def _never_known(look: Look, section: Field, path: Path, reading: str) -> Iterator[Finding]:

@@ -100,7 +100,7 @@ def _is_beyond(value: Any) -> bool:
 
 
 def _value(look: Look, field: Field, path: Path, value: Any) -> Iterator[Finding]:
-    if path == ("tensor_parallel", "dtype"):  # of a type that no JSON value has
+    if path == ("tensor_parallel", "dtype") and value != AUTO:  # of a type that no JSON value has
         text = "tensor_parallel.dtype can be set in a program only; DeepSpeed refuses it here"
         yield look.finds("error", "wrong-type", path, text, "take it out: fp16 and bf16 decide")
         return

@@ -19,7 +19,14 @@ from zlaunch.dsconfig.defaults import (
     limits_of,
 )
 from zlaunch.dsconfig.keys import KEYS, Leaf, Tree
-from zlaunch.dsconfig.versions import NEWEST_READ, Version, gone_by, once_known, since
+from zlaunch.dsconfig.versions import (
+    HALF_MODELS_SINCE,
+    NEWEST_READ,
+    Version,
+    gone_by,
+    once_known,
+    since,
+)
 
 UNKNOWN: Any = NOT_KNOWN  # the default of a field whose default is not known
 
@@ -31,6 +38,7 @@ MODELS = frozenset(
         *("timers.throughput", "weight_quantization"),
     }
 )
+_HALF = frozenset({"fp16", "bf16", "bfloat16"})
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,8 @@ def _from_tree(tree: Tree, above: tuple[str, ...], version: Version) -> dict[str
 
 def _of_node(node: Leaf | Tree, path: tuple[str, ...], version: Version) -> Field:
     lax = any(".".join(path[:end]) in MODELS for end in range(1, len(path) + 1))
+    if path[0] in _HALF and version < HALF_MODELS_SINCE:
+        lax = False
     if isinstance(node, dict):
         return Field(
             ("section",), fields=_from_tree(node, path, version), open="*" in node, lax=lax

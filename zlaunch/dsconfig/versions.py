@@ -89,6 +89,9 @@ RENAMED: dict[str, str] = {
     ),
 }
 
+# Those that a DeepSpeed once read; published examples still have them.
+ONCE_RIGHT = frozenset({"aio.thread_count", "seq_parallel_comm_data_type", "fp32_allreduce"})
+
 INSTEAD: dict[str, str] = {
     "amp": "use fp16, bf16 or torch_autocast",
     "elasticity": "write the three batch numbers themselves",

@@ -13,6 +13,7 @@ import hashlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Mapping
@@ -135,7 +136,7 @@ def classes(module, base):
 optimizers = sorted({*ds.DEEPSPEED_OPTIMIZERS, *classes(torch.optim, torch.optim.Optimizer)})
 schedulers = sorted({*lr_schedules.VALID_LR_SCHEDULES,
     *classes(torch.optim.lr_scheduler, torch.optim.lr_scheduler.LRScheduler)})
-print("\nSCHEMA " + json.dumps({"version": deepspeed.__version__, "sections": sections,
+print("\nSCHEMA " + json.dumps({"version": deepspeed.__version__.strip(), "sections": sections,
     "optimizers": optimizers, "schedulers": schedulers,
     "origin": os.path.dirname(deepspeed.__file__)}))
 """
@@ -166,10 +167,17 @@ def _look(path: str) -> Installed | None:
         for found in os.listdir(beside):  # noqa: PTH208 - names are all that is wanted
             if found.startswith(f"{name}-") and found.endswith(".dist-info"):
                 return Installed(found[len(name) + 1 : -len(".dist-info")], path)
-    with contextlib.suppress(OSError):
-        text = Path(beside, "version.txt").read_text("utf-8")
-        return Installed(text.strip(), path)
-    return None
+    return _source_tree(path, beside)
+
+
+def _source_tree(path: str, beside: str) -> Installed | None:
+    """A DeepSpeed that is used from where its sources lie."""
+    for file in (Path(path, "git_version_info_installed.py"), Path(beside, "version.txt")):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            found = re.search(r"\d+\.\d+\.\d+", file.read_text("utf-8"))
+            if found:
+                return Installed(found[0], path)
+    return Installed("0", path) if Path(path, "__init__.py").is_file() else None
 
 
 class SchemaCache:
