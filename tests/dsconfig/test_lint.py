@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from dataclasses import replace
@@ -47,7 +48,7 @@ def test_no_config_breaks_it(entries, version, target, world, known):
             below = table.get(name)
             table[name] = below if isinstance(below, dict) else {}
             table = table[name]
-        table[path[-1]] = value
+        table[path[-1]] = copy.deepcopy(value)  # a section may be written into below
     circumstances = Around(SCHEMAS[version], target, world, bf16=known, cpu=known)
     for document in (Document(config), read_document(json.dumps(config))):
         for finding in lint(document, circumstances):
