@@ -164,6 +164,11 @@ def test_reading_goes_on_behind_a_slip():
     ]
 
 
+@pytest.mark.parametrize("text", ["[\x1f", "[\x85\n]", '{"a": \x1f}', "[\xa0True,]", "[\u2028,]"])
+def test_odd_spaces_do_not_hold_it_up(text):
+    read_document(text)
+
+
 def test_numbers_are_whole_where_hjson_makes_them_so():
     value = read_document('{"a": 5e8, "b": 32.0, "c": 1e-3, "d": 1e12, "e": 1e999}').value
     assert value == {"a": 500000000, "b": 32, "c": 0.001, "d": 1e12, "e": math.inf}

@@ -246,10 +246,12 @@ class _Reader(Cursor):
                 return value
             if end[0] in ("", "\r", "\n"):
                 break
-        line = _END_OF_LINE.match(self.text, start)
-        return self._bare_text(where, line[0].strip() if line else "")
+        found = _END_OF_LINE.match(self.text, start)
+        raw = found[0] if found else ""
+        self.at += len(raw) - len(raw.lstrip())  # spaces that JSON does not count as such
+        return self._bare_text(where, raw.strip(), start + len(raw))
 
-    def _bare_text(self, where: Where, line: str) -> Any:
+    def _bare_text(self, where: Where, line: str, end: int) -> Any:
         start = self.at
         length = literal_prefix(line)
         follows = _ITEM_FOLLOWS if where and isinstance(where[-1], int) else _MEMBER_FOLLOWS
@@ -274,7 +276,7 @@ class _Reader(Cursor):
                 where=where,
             )
             return value
-        self.at = self.text.find(line, start) + len(line)
+        self.at = end
         self.note("unquoted-text", start, f"{line} has no quotes", f'write "{line}"', where=where)
         return line
 
