@@ -384,7 +384,7 @@ def test_missing_numbers_of_a_file_are_solved_as_deepspeed_does(config, asked, e
             {"micro": 2},
             "256 is not micro batch 2 x accumulation 8 x 8 ranks = 128",
         ),
-        ({"train_batch_size": "256"}, {}, "whole number of at least 1, not '256'"),
+        ({"train_batch_size": "many"}, {}, "whole number of at least 1, not 'many'"),
         ({"train_batch_size": 25.6}, {}, "whole number of at least 1, not 25.6"),
         ({"train_batch_size": 0}, {}, "whole number of at least 1, not 0"),
         ({"train_batch_size": 0.0}, {}, "whole number of at least 1, not 0.0"),

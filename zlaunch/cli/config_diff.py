@@ -15,6 +15,10 @@ from zlaunch.dsconfig.difference import ABSENT, Difference, differences
 _DIFFERENT = 1  # as of diff(1)
 
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A file, -, a recipe, or a run.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,6 +37,10 @@ class _Answers:
     output: str
 
 
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def init(
     target: Annotated[
         ConfigTarget | None, typer.Option("--target", help="Who reads the file.")
@@ -124,7 +129,9 @@ def _make(answers: _Answers) -> dict[str, Any]:
         keys = ("optimizer.params.lr", "scheduler.params.warmup_max_lr")
         request = replace(request, overrides=tuple(f"{key}={rate}" for key in keys))
     check(request)
-    made = make_ds_config(request, answers.target, answers.world_size, Devices("cuda", (0,)))
+    made = make_ds_config(
+        request, answers.target, answers.world_size, Devices("cuda", (0,)), os.environ
+    )
     if made.config is None:
         raise InputError(f"recipe {answers.recipe} trains without DeepSpeed: it has no ds_config")
     return dict(made.config)

@@ -26,6 +26,15 @@ OutputOption = Annotated[
 ForceOption = Annotated[bool, typer.Option("--force", help="Write over FILE.")]
 
 
+def _command() -> typer.Typer:
+    return typer.Typer(rich_markup_mode=None, add_completion=False)
+
+
+render_app, show_app, import_app = _command(), _command(), _command()
+_HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+
+
+@render_app.command(context_settings=_HELP)
 def render(
     recipe: Annotated[
         str, typer.Argument(metavar="[RECIPE]", help="zero2, zero3, ... or FILE.toml.")
@@ -64,13 +73,14 @@ def render(
         accumulate=accumulate,
     )
     check(request)
-    made = make_ds_config(request, target, world_size, Devices("cuda", (0,)))
+    made = make_ds_config(request, target, world_size, Devices("cuda", (0,)), os.environ)
     if made.config is None:
         raise InputError(f"recipe {recipe} trains without DeepSpeed: it has no ds_config")
     _tell(made.notes)
     give(made.config, output, force=force)
 
 
+@show_app.command(context_settings=_HELP)
 def show(
     name: Annotated[
         str, typer.Argument(metavar="CONFIG", help="A file, - for stdin, a recipe, or a run.")
@@ -80,6 +90,7 @@ def show(
     give(config_of(name), None, force=False)
 
 
+@import_app.command(context_settings=_HELP)
 def import_(
     name: Annotated[
         str, typer.Argument(metavar="FILE", help="YAML, base64, Accelerate's; - for stdin.")

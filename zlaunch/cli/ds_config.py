@@ -12,19 +12,23 @@ from zlaunch.cli.user_files import read_file
 from zlaunch.dsconfig.batch import Batch
 from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
-from zlaunch.dsconfig.render import Rendered, render
-from zlaunch.dsconfig.source import parse_config
+from zlaunch.dsconfig.render import Rendered, as_asked, render
 from zlaunch.errors import ConfigError
 from zlaunch.spec.environment import DeviceKind, Target
 
 DEFAULT_RECIPE = "zero2"
 
 
-class _Devices(Protocol):
+class DevicesUsed(Protocol):
+    """What has to be known of the devices."""
+
     @property
-    def kind(self) -> DeviceKind: ...
+    def kind(self) -> DeviceKind:
+        """GPUs or CPUs."""
+
     @property
-    def bf16(self) -> bool: ...
+    def bf16(self) -> bool:
+        """Whether all of them compute in it."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,13 @@ class DsConfig:
 
 
 def make_ds_config(
-    request: Request, target: Target, world_size: int, devices: _Devices
+    request: Request,
+    target: Target,
+    world_size: int,
+    devices: DevicesUsed,
+    env: Mapping[str, str],
 ) -> DsConfig:
-    """Return the rendered ds_config.
+    """Return the rendered ds_config; the user's own file is linted first.
 
     Raises ConfigError or BatchError with the place of what is wrong.
     """
@@ -50,7 +58,7 @@ def make_ds_config(
         note = f"this {kind} script decides for itself; --recipe {DEFAULT_RECIPE} turns it to ZeRO"
         return DsConfig("no DeepSpeed", notes=(note,))
     if request.ds_config is not None:
-        made = _from_file(request, request.ds_config, target, world_size)
+        made = _from_file(request, request.ds_config, target, world_size, devices, env)
     else:
         made = _from_recipe(request, target, world_size, devices)
     if devices.kind == "cpu" and target == "plain" and _is_fp16(made.config):
@@ -65,14 +73,41 @@ def _is_fp16(config: Mapping[str, Any] | None) -> bool:
     return isinstance(section, Mapping) and section.get("enabled") is True
 
 
-def _from_file(request: Request, path: str, target: Target, world_size: int) -> DsConfig:
-    base = parse_config(read_file(path, f"--ds-config {path}", error=ConfigError), path)
+def _from_file(
+    request: Request,
+    path: str,
+    target: Target,
+    world_size: int,
+    devices: DevicesUsed,
+    env: Mapping[str, str],
+) -> DsConfig:
+    from zlaunch.cli.lint_run import circumstances, lint_file  # who has no file does not pay
+    from zlaunch.dsconfig.source import read_source
+
+    text = read_file(path, f"--ds-config {path}", error=ConfigError)
+    document = read_source(text, path)
+    base = document.value if isinstance(document.value, dict) else {}
     precisions = load_recipe(DEFAULT_RECIPE, recipe_sources()).precisions
+    overrides = [parse_override(text) for text in request.overrides]
+    config = as_asked(
+        base,
+        precisions=precisions,
+        precision=request.precision,
+        overrides=overrides,
+        train=request.global_batch,
+        micro=request.micro_batch,
+        accumulation=request.accumulate,
+    )
+    around = circumstances(request, target, world_size, devices, env)
+    notes = lint_file(document, config, overrides, path, around)
     rendered = _render(request, base, precisions, request.precision, target, world_size, True)
-    return DsConfig(path, rendered.config, rendered.batch, request.precision, rendered.notes)
+    notes = (*rendered.notes, *notes)
+    return DsConfig(path, rendered.config, rendered.batch, request.precision, notes)
 
 
-def _from_recipe(request: Request, target: Target, world_size: int, devices: _Devices) -> DsConfig:
+def _from_recipe(
+    request: Request, target: Target, world_size: int, devices: DevicesUsed
+) -> DsConfig:
     name, sources = with_own_recipe(request.recipe or DEFAULT_RECIPE, recipe_sources())
     recipe = load_recipe(name, sources)
     if not recipe.deepspeed:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import signal
 import sys
 import traceback
-from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from zlaunch import __version__
-from zlaunch.errors import InputError, ZlaunchError
+from zlaunch.cli.lazy_group import lazy_group
+from zlaunch.errors import ZlaunchError
 
 # Name -> module and help. A module is imported when its command is used, so that
 # `zlaunch --help` and each command pay for nothing else.
@@ -25,7 +23,7 @@ _COMMANDS = {
     "join": ("zlaunch.cli.join", "Train on many nodes, this command started on each; no SSH."),
     "plan": ("zlaunch.cli.plan", "Which recipes fit a model into memory, term by term."),
     "doctor": ("zlaunch.cli.doctor", "Look at hosts: what would make training there fail."),
-    "config": ("zlaunch.cli.config", "Make, show and compare ds_configs."),
+    "config": ("zlaunch.cli.config", "Make, check, explain and compare ds_configs."),
     "recipes": ("zlaunch.cli.recipes", "The named ways to train."),
     "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
     "ps": ("zlaunch.cli.ps", "List runs."),
@@ -36,36 +34,8 @@ _COMMANDS = {
 _UsageError: Any = typer.BadParameter.__mro__[2]
 
 
-class _LazyGroup(TyperGroup):
-    """A group whose commands are imported when one of them is called."""
-
-    def list_commands(self, _ctx: Any) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-        """A command with its name and help only: enough to be listed."""
-        if cmd_name not in _COMMANDS:
-            return None
-        stub = typer.Typer(rich_markup_mode=None, add_completion=False)
-        stub.command(cmd_name, help=_COMMANDS[cmd_name][1])(lambda: None)
-        return typer.main.get_command(stub)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
-            alike = difflib.get_close_matches(args[0], _COMMANDS, n=1)
-            hint = f"did you mean {alike[0]}?" if alike else "zlaunch --help"
-            if args[0].endswith(".py"):
-                hint = f"zlaunch run {args[0]}"
-            raise InputError(f"there is no command '{args[0]}'", hint=hint)
-        name, command, rest = super().resolve_command(ctx, args)
-        if name in _COMMANDS:
-            command = typer.main.get_command(import_module(_COMMANDS[name][0]).app)
-            command.name = name
-        return name, command, rest
-
-
 app = typer.Typer(
-    cls=_LazyGroup,
+    cls=lazy_group(_COMMANDS, "zlaunch"),
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,

@@ -29,10 +29,14 @@ def read_named(name: str) -> Imported:
     A file that Accelerate's configuration names is read too. Raises InputError.
     """
     text, where = _text(name)
-    found = import_config(text, where)
+    return follow(import_config(text, where), where)
+
+
+def follow(found: Imported, where: str) -> Imported:
+    """Read the file that Accelerate's configuration at `where` names, if it names one."""
     if found.config_file is None:
         return found
-    beside = Path(where).parent / found.config_file if name != STDIN else Path(found.config_file)
+    beside = Path(where).parent / found.config_file
     # Accelerate itself looks from the working directory; people keep the two side by side.
     path = Path(found.config_file) if Path(found.config_file).exists() else beside
     below = read_file(path, f"deepspeed_config_file {path}", error=ConfigError)
@@ -69,7 +73,7 @@ def config_of(name: str, *, target: Target = "plain", world_size: int = 1) -> Ma
     """Return the ds_config behind a name, which may be a recipe: that is rendered."""
     if name in recipe_names(recipe_sources()) or name.endswith(".toml"):
         made = make_ds_config(
-            Request(script="", recipe=name), target, world_size, Devices("cuda", (0,))
+            Request(script="", recipe=name), target, world_size, Devices("cuda", (0,)), os.environ
         )
         if made.config is None:
             raise InputError(f"recipe {name} trains without DeepSpeed: it has no ds_config")

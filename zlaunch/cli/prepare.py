@@ -57,7 +57,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
     topology = lay_out(place.hosts)
     console_ranks = parse_ranks(request.console_ranks, topology.world_size)
     target: Target = facts.target if request.target == "auto" else request.target
-    ds = make_ds_config(request, target, topology.world_size, place.devices)
+    ds = make_ds_config(request, target, topology.world_size, place.devices, env)
     path = str(run.ds_config) if ds.config is not None else None
     around = Surroundings(
         run_id=run.id,
@@ -72,7 +72,9 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         on_node=place.on_node,
     )
     args = _script_args(request, path)
-    asked_in_args = args != request.args
+    uses = request.wants_deepspeed or facts.reads_ds_config or args != request.args
+    if uses and ds.config is not None and request.ds_config is None:
+        ds = _linted(request, ds, target, topology.world_size, place, env)
     option = local_rank_option(request, facts)
     commands = {
         node_rank: Command(_on_host(prefix, host, request), args, host.workdir or cwd, option)
@@ -93,12 +95,28 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         plan=plan,
         place=place,
         ds=ds,
-        uses_ds_config=request.wants_deepspeed or facts.reads_ds_config or asked_in_args,
+        uses_ds_config=uses,
         console_ranks=console_ranks,
         notes=tuple(note for note in (*place.notes, place.devices.note, *ds.notes) if note),
         details=_details(env, place),
         asked=question(request, facts, place.devices.kind) if _looks(request) else None,
     )
+
+
+def _linted(
+    request: Request,
+    ds: DsConfig,
+    target: Target,
+    world_size: int,
+    place: Place,
+    env: Mapping[str, str],
+) -> DsConfig:
+    """The config of a recipe that will be read, with what lint has to say of it."""
+    from zlaunch.cli.lint_run import circumstances, lint_config  # a plain script does not pay
+
+    around = circumstances(request, target, world_size, place.devices, env)
+    notes = lint_config(ds.config or {}, f"recipe {ds.name}", around)
+    return replace(ds, notes=(*ds.notes, *notes))
 
 
 def _looks(request: Request) -> bool:

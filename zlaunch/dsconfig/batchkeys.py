@@ -8,7 +8,7 @@ from typing import Any
 
 from zlaunch.dsconfig.batch import Batch, solve_batch
 from zlaunch.dsconfig.overrides import Override
-from zlaunch.dsconfig.values import AUTO, whole
+from zlaunch.dsconfig.values import AUTO, number_in, whole
 from zlaunch.errors import BatchError, ConfigError
 
 # The field of `Batch` and of `Asked`, and its key in a ds_config.
@@ -121,8 +121,10 @@ def written(numbers: Batch | Asked) -> dict[str, int]:
 
 
 def _number(config: Mapping[str, Any], field: str) -> Any:
-    """The number in the config; 32.0 is taken as 32, what is no number is refused later."""
+    """The number in the config; 32.0 and "32" are 32, what is no number is refused later."""
     value = config.get(KEY_OF[field])
+    if isinstance(value, str) and (number := number_in(value)) is not None:
+        value = number
     return whole(value) or value if isinstance(value, float) else value
 
 

@@ -52,6 +52,14 @@ def import_config(text: str, name: str) -> Imported:
     return Imported(data, "YAML")
 
 
+def is_foreign(text: str) -> bool:
+    """Whether it is another form than JSON or hjson in braces."""
+    text = text.removeprefix("\ufeff")
+    if text.lstrip().startswith("{"):
+        return False
+    return _from_base64(text) is not None or _looks_like_yaml(text)
+
+
 def _from_base64(text: str) -> str | None:
     """The JSON behind it, in the forms that DeepSpeed and Accelerate take on a command line."""
     packed = "".join(text.split())

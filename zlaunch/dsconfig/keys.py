@@ -13,6 +13,11 @@ Leaf: TypeAlias = Literal["int", "float", "bool", "str", "list", "int|str", "lis
 Tree: TypeAlias = "dict[str, Leaf | Tree]"
 
 
+def words(text: str) -> frozenset[str]:
+    """The names that a text lists."""
+    return frozenset(text.split())
+
+
 def _leaves(**names: str) -> Tree:
     """Leaves by kind: `int_="a b"` are two keys that hold integers."""
     kinds: dict[str, Leaf] = {

@@ -23,7 +23,7 @@ from zlaunch.dsconfig.notes import file_notes, recipe_notes
 from zlaunch.dsconfig.overrides import Override, apply_overrides
 from zlaunch.dsconfig.precision import Precision, check_precision, with_precision
 from zlaunch.dsconfig.target import Target, needs_client_optimizer, shape_recipe
-from zlaunch.dsconfig.values import whole
+from zlaunch.dsconfig.values import number_in, whole
 from zlaunch.errors import ConfigError
 
 # What a reader looks for first stands first; other keys follow in the recipe's order.
@@ -96,6 +96,22 @@ def render(
     return Rendered(whole_numbers(config), batch, notes)
 
 
+def as_asked(
+    base: Mapping[str, Any],
+    *,
+    precisions: Mapping[str, Mapping[str, Any]],
+    precision: Precision | None,
+    overrides: Sequence[Override],
+    train: int | None,
+    micro: int | None,
+    accumulation: int | None,
+) -> dict[str, Any]:
+    """The user's own config with the options laid in and nothing solved: what lint looks at."""
+    asked = asked_numbers(train=train, micro=micro, accumulation=accumulation, overrides=overrides)
+    shaped = with_precision(base, precision, precisions) if precision else base
+    return {**apply_overrides(shaped, overrides), **written(asked)}
+
+
 def to_json(config: Mapping[str, Any]) -> str:
     """The config as JSON text that ends with a newline; `ConfigError` for NaN and infinity."""
     try:
@@ -163,15 +179,23 @@ def _ordered(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_numbers(config: Mapping[str, Any], above: Path = ()) -> dict[str, Any]:
-    """A copy in which keys that hold integers do: 5e8 in a file is a float to JSON readers."""
+    """A copy in which keys that hold numbers do: 5e8 is a float to JSON, "5e8" a text."""
     result: dict[str, Any] = {}
     for key, value in config.items():
         path = (*above, key)
         if isinstance(value, Mapping):
             result[key] = whole_numbers(value, path)
-        elif isinstance(value, float) and kind_of(path) == "int":
-            number = whole(value)
-            result[key] = value if number is None else number
+        elif kind_of(path) in ("int", "float") and isinstance(value, (float, str)):
+            result[key] = _number(value, path)
         else:
             result[key] = copy.deepcopy(value)
     return result
+
+
+def _number(value: float | str, path: Path) -> float | str:
+    """The number that a key holds as text or with a point; what is none is left as it is."""
+    number = value if isinstance(value, float) else number_in(value)
+    if number is None:
+        return value
+    integer = whole(number) if kind_of(path) == "int" else None
+    return number if integer is None else integer

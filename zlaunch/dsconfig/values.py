@@ -42,6 +42,8 @@ def read_value(text: str, kind: Kind) -> Any:
 
 def whole(value: float) -> int | None:
     """`value` as an integer, `None` where it has a fraction or is not finite."""
+    if isinstance(value, int):
+        return value
     return int(value) if math.isfinite(value) and value == int(value) else None
 
 
@@ -170,3 +172,14 @@ _READERS: dict[Kind, Callable[[str], Any]] = {
     "any": _any,
     "section": _section,
 }
+
+
+def number_in(text: str) -> int | float | None:
+    """The number that a text writes, as `5e8` or `0.1`; None where it is another text."""
+    try:
+        value = float(text.strip())
+    except ValueError:
+        return None
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else value
