@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -77,6 +77,12 @@ def _carry_out(
     console = make_console(loop, prepared, env, quiet=request.quiet)
     output = _make_run(request, prepared, run, record, console)
     place = prepared.place
+    told: list[str] = []
+
+    def tell(trouble: str) -> None:
+        console.say(trouble, "error")
+        told.append(trouble)
+
     launcher = Launcher(
         prepared.plan,
         place.backend,
@@ -88,12 +94,13 @@ def _carry_out(
         prepared.asked,
         request.allow,
         partial(store.set_latest, run),  # not a run in which nothing was started
+        tell,
     )
     _introduce(console, prepared, run, verbose=request.verbose)
     try:
         outcome = launcher.run()
         ended = time.time()
-        _conclude(console, output, outcome, launcher, prepared)
+        _conclude(console, output, outcome, launcher.pids, prepared, told)
         seconds, world = ended - record.started, record.world_size
         last = report.summary(run.id, outcome, seconds, world, str(run.logs))
         if not launcher.pids:
@@ -217,14 +224,15 @@ def _conclude(
     console: Console,
     output: Output,
     outcome: Outcome,
-    launcher: Launcher,
+    pids: Mapping[int, int],
     prepared: Prepared,
+    told: Sequence[str],
 ) -> None:
     """The loss scale's verdict, and where a rank failed its own last words, last."""
     verdict = report.loss_scale(output.loss_scale())
     if verdict is not None:
         console.say(*verdict)
-    untold = report.untold(outcome.trouble, launcher.said)
+    untold = report.untold(outcome.trouble, told)
     if untold:
         console.say(untold, "error")
     rest = report.others(outcome)
@@ -233,7 +241,7 @@ def _conclude(
     first = outcome.first_failure
     if first is not None:
         where = describe_rank(first.rank, prepared)
-        console.say(report.failure(first, launcher.pids.get(first.rank), where), "error")
+        console.say(report.failure(first, pids.get(first.rank), where), "error")
         console.quote(first.rank, output.last_words(first.rank))
 
 

@@ -63,11 +63,14 @@ class Launcher:
         asked: Asked | None = None,
         allowed: Collection[str] = (),
         on_start: Callable[[], None] = lambda: None,
+        on_trouble: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`asked` is what nodes are looked at for; `allowed` holds codes of what may be wrong.
 
-        `on_start` is called once the first worker is about to start.
+        `on_start` is called once the first worker is about to start, `on_trouble` with why a
+        node was lost before that.
         """
+        self._on_trouble = on_trouble
         self._on_start = on_start
         self._plan = plan
         self._allowed = allowed
@@ -79,7 +82,6 @@ class Launcher:
         self._deadline: Timer | None = None
         self._outcome: Outcome | None = None
         self.pids: dict[int, int] = {}
-        self.said: list[str] = []  # troubles that were told already
         nodes = {
             node.rank: frozenset(worker.rank for worker in plan.topology.on_node(node.rank))
             for node in plan.topology.nodes
@@ -164,8 +166,7 @@ class Launcher:
         lost = AgentLost(node_rank, reason)
         self._note(lost)
         if self._state.phase is lifecycle.Phase.STARTING:
-            self._console.say(reason, "error")  # at once: others may take long to be reached
-            self.said.append(reason)
+            self._on_trouble(reason)  # at once: others may take long to be reached
         self._happen(lost)
         self._preflight.lose(node_rank)
 
