@@ -215,3 +215,37 @@ def test_init_asks_on_a_terminal(shell: Shell) -> None:
     config = json.loads((shell.folder / "ds_config.json").read_text())
     assert config["zero_optimization"]["stage"] == 3
     assert (config["train_batch_size"], config["gradient_accumulation_steps"]) == (16, 2)
+
+
+def test_what_is_no_plain_file_is_left_as_it_is(shell: Shell) -> None:
+    os.mkfifo(shell.folder / "fifo")
+    for name in ("fifo", ".", ""):
+        done = shell("config", "render", "-o", name, "--force")
+        assert done.returncode == 2, name
+        assert "no file that can be written" in done.stderr
+    (shell.folder / "real.json").write_text("{}")
+    (shell.folder / "link.json").symlink_to("real.json")
+    assert shell("config", "render", "-o", "link.json", "--force").returncode == 0
+    assert (shell.folder / "link.json").is_symlink()
+    assert json.loads((shell.folder / "real.json").read_text())["train_batch_size"] > 0
+    (shell.folder / "dangling.json").symlink_to("nowhere.json")
+    assert shell("config", "render", "-o", "dangling.json").returncode == 2
+
+
+def test_yaml_that_json_does_not_have(shell: Shell) -> None:
+    config = shell.json("config", "import", "-", stdin="a: 2020-01-01\n")
+    assert config == {"a": "2020-01-01"}
+    done = shell("config", "import", "-", stdin="a: !!binary aGk=\n")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "stdin:1:4" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check -", "show -", "import -", "init"])
+def test_a_closed_stdin(shell: Shell, command: str) -> None:
+    line = f"{sys.executable} -m zlaunch config {command} <&-"
+    done = subprocess.run(
+        line, shell=True, cwd=shell.folder, env=shell.env, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

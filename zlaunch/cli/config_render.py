@@ -115,8 +115,11 @@ def give(config: Mapping[str, Any], output: str | None, *, force: bool) -> None:
             typer.echo(text, nl=False)
         return
     path = Path(output)
+    if not output or (os.path.lexists(path) and not path.is_file()):
+        raise InputError(f"-o {output}: no file that can be written", hint="or: > FILE")
     if path.exists() and not force:
         raise InputError(f"{path} is there already", hint="--force writes over it")
+    path = path.resolve()  # a link stays one, and what it leads to is written
     _write(path, text)
     _tell((f"written to {path}",))
 

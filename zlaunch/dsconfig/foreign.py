@@ -108,6 +108,8 @@ def _loader() -> Any:
     """
     import yaml
 
+    safe: Any = yaml.SafeLoader
+
     class Loader(yaml.SafeLoader):
         pass
 
@@ -129,6 +131,10 @@ def _loader() -> Any:
         "tag:yaml.org,2002:float", re.compile(f"^{number}$"), "-+.0123456789"
     )
     Loader.add_constructor("tag:yaml.org,2002:map", mapping)
+    # JSON has none of these; a date is what was typed.
+    Loader.add_constructor("tag:yaml.org,2002:timestamp", safe.construct_yaml_str)
+    for kind in ("binary", "set", "omap", "pairs"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", safe.construct_undefined)
     return Loader
 
 
