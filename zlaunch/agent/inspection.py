@@ -5,13 +5,11 @@ May take its time and may hang in a driver or a file system: see `aside`.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from typing import Any
 from zlaunch.agent.commands import node_environment, with_interpreter
 from zlaunch.spec.facts import Facts, Question
 from zlaunch.spec.worker import NodePlan
+from zlaunch.system.script_digest import script_digest
 
 _ANSWER = b"zlaunch answer "  # others may print before and after it
 _SHM = "/dev/shm"  # noqa: S108 - the place itself is looked at
@@ -79,14 +78,13 @@ def inspect(plan: NodePlan, question: Question, within: float) -> Facts:
     directory = _directory_problem(cwd)
     program = "" if directory else _program_problem(argv[0], env, cwd)
     facts = Facts(
-        at=time.time(),
         directory=directory,
         program=program,
         shm=_free(_SHM),
         arch_list=env.get("TORCH_CUDA_ARCH_LIST", ""),
     )
     if not directory and question.script:
-        facts = replace(facts, script=_digest(Path(cwd, question.script)))
+        facts = replace(facts, script=script_digest(Path(cwd, question.script)))
     if question.python and not directory and not program:
         facts = _ask_python(facts, argv[0], env, cwd, question, within)
         facts = replace(facts, locks=_locks(env))
@@ -108,16 +106,6 @@ def _program_problem(program: str, env: Mapping[str, str], cwd: str) -> str:
     if shutil.which(path, path=env.get("PATH", os.defpath)):
         return ""
     return "Permission denied" if Path(path).is_file() else "No such file or directory"
-
-
-def _digest(path: Path) -> str | None:
-    found = path / "__main__.py" if path.is_dir() else path
-    try:
-        if not found.is_file():  # reading a FIFO would wait for its writer
-            return None
-        return hashlib.sha256(found.read_bytes()).hexdigest()
-    except OSError:
-        return None
 
 
 def _free(path: str) -> int | None:

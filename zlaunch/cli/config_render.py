@@ -13,6 +13,12 @@ import typer
 
 from zlaunch.cli.ds_config import DEFAULT_RECIPE, make_ds_config
 from zlaunch.cli.named_config import config_of, read_named
+from zlaunch.cli.options import (
+    AccumulateOption,
+    GlobalBatchOption,
+    MicroBatchOption,
+    OverridesOption,
+)
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.place import Devices
 from zlaunch.cli.request import Precision, Request, check
@@ -42,19 +48,10 @@ def render(
     precision: Annotated[
         Precision | None, typer.Option("--precision", help="Default: bf16.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="zero_optimization.stage=3; repeatable."),
-    ] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", metavar="N", help="Samples a step and GPU.")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option("--global-batch", metavar="N", help="Samples an update.")
-    ] = None,
-    accumulate: Annotated[
-        int | None, typer.Option("--accumulate", metavar="N", help="Micro steps an update.")
-    ] = None,
+    overrides: OverridesOption = None,
+    micro_batch: MicroBatchOption = None,
+    global_batch: GlobalBatchOption = None,
+    accumulate: AccumulateOption = None,
     world_size: Annotated[
         int, typer.Option("--world-size", metavar="N", min=1, help="Ranks that will train.")
     ] = 1,

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.options import AllowOption, PreflightOption
 from zlaunch.cli.question import allowed
 from zlaunch.cli.request import Join, Request, check
 from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
@@ -43,17 +44,8 @@ def join(
     heartbeat: Annotated[
         float, typer.Option("--heartbeat", metavar="SECONDS", help="Until a silent node is lost.")
     ] = 15.0,
-    preflight: Annotated[
-        bool, typer.Option("--preflight/--no-preflight", help="Look at all nodes before the start.")
-    ] = True,
-    allow: Annotated[
-        str | None,
-        typer.Option(
-            "--allow",
-            metavar="CODES",
-            help="Start although this is wrong: gpu-in-use,versions or all.",
-        ),
-    ] = None,
+    preflight: PreflightOption = True,
+    allow: AllowOption = None,
     **options: Any,
 ) -> None:
     """Train on many nodes: start this on each, with the arguments of its own SCRIPT.

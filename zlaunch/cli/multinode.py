@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.options import AllowOption, PreflightOption
 from zlaunch.cli.question import allowed
 from zlaunch.cli.request import HostKeys, ManyHosts, SshChoice
 from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
@@ -59,17 +60,8 @@ def multinode(
             "--setup", metavar="COMMAND", help="Run it first, in the login shell of each host."
         ),
     ] = None,
-    preflight: Annotated[
-        bool, typer.Option("--preflight/--no-preflight", help="Look at all hosts before the start.")
-    ] = True,
-    allow: Annotated[
-        str | None,
-        typer.Option(
-            "--allow",
-            metavar="CODES",
-            help="Start although this is wrong: gpu-in-use,versions or all.",
-        ),
-    ] = None,
+    preflight: PreflightOption = True,
+    allow: AllowOption = None,
     **options: Any,
 ) -> None:
     """Train on many hosts: the same as `run`, on each.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from zlaunch.run.findings import CODES
 from zlaunch.spec.environment import DeviceKind
 from zlaunch.spec.facts import Question
 from zlaunch.spec.script import ScriptFacts
+from zlaunch.system.script_digest import script_digest
 
 _ALWAYS = ("torch", "deepspeed")
 KNOWN = (*_ALWAYS, "transformers", "accelerate")
@@ -37,7 +37,7 @@ def question(request: Request, script: ScriptFacts, device: DeviceKind) -> Asked
             nvml=nvml_source() if gpus else "",
         ),
         needed=needed,
-        digest=None if elsewhere else _digest(Path(request.script)),
+        digest=None if elsewhere else script_digest(Path(request.script)),
     )
 
 
@@ -56,14 +56,6 @@ def nvml_source() -> str:
     """The source of pynvml, one module that needs nothing else; "" where it is not installed."""
     spec = importlib.util.find_spec("pynvml")
     return Path(spec.origin).read_text("utf-8") if spec and spec.origin else ""
-
-
-def _digest(script: Path) -> str | None:
-    path = script / "__main__.py" if script.is_dir() else script
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return None
 
 
 def allowed(text: str | None) -> frozenset[str]:

@@ -6,6 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.options import (
+    AccumulateOption,
+    GlobalBatchOption,
+    MicroBatchOption,
+    OverridesOption,
+)
 from zlaunch.cli.request import (
     DeviceChoice,
     Join,
@@ -60,19 +66,10 @@ def run(
     precision: Annotated[
         Precision | None, typer.Option("--precision", help="Default: bf16 where it can.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="zero_optimization.stage=3; repeatable."),
-    ] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", metavar="N", help="Samples a step and GPU.")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option("--global-batch", metavar="N", help="Samples an update.")
-    ] = None,
-    accumulate: Annotated[
-        int | None, typer.Option("--accumulate", metavar="N", help="Micro steps an update.")
-    ] = None,
+    overrides: OverridesOption = None,
+    micro_batch: MicroBatchOption = None,
+    global_batch: GlobalBatchOption = None,
+    accumulate: AccumulateOption = None,
     ds_config: Annotated[
         str | None, typer.Option("--ds-config", metavar="FILE", help="Your own, not a recipe.")
     ] = None,

@@ -63,6 +63,7 @@ class Preflight:
     ) -> None:
         self._agents = agents
         self._plan = plan
+        self._node_plans = plan.node_plans  # made anew at each look
         self._asked = asked
         self._on_end = on_end
         self._silent: set[int] = set()  # nodes that have not said how they are
@@ -116,7 +117,7 @@ class Preflight:
         self._end_if_over()
 
     def _inspect(self, node_rank: int, asked: Asked) -> Inspect:
-        plan = self._plan.node_plans[node_rank]
+        plan = self._node_plans[node_rank]
         return Inspect(
             replace(plan, workers=plan.workers[:1], files=()), asked.question, asked.within
         )
@@ -179,7 +180,7 @@ class Preflight:
         """Put together what is known of a node."""
         asked = self._asked or Asked(Question())
         node = self._plan.topology.nodes[node_rank]
-        worker = self._plan.node_plans[node_rank].workers[0]
+        worker = self._node_plans[node_rank].workers[0]
         question, facts = asked.question, self._facts.get(node_rank)
         return Examined(
             host=node.host,
