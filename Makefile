@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # One thread per rank and a fixed home keep the demo comparable from run to run.
 DEMO_STEPS ?= 100
 
-.PHONY: demo test check lint types layers bench clean
+.PHONY: demo test check lint types layers bench soak clean
 
 demo: $(VENV)/.ready  ## train a small GPT with ZeRO-2 on whatever this machine has
 	$(BIN)/python examples/demo.py --steps $(DEMO_STEPS)
@@ -28,6 +28,9 @@ layers: $(VENV)/.ready
 
 bench: $(VENV)/.ready  ## against torchrun and deepspeed, as ratios
 	$(BIN)/python benchmarks/run.py
+
+soak: $(VENV)/.ready  ## every fault on every way, 20 times; as root, an hour or two
+	$(BIN)/python tests/hosts/soak.py --runs 20
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

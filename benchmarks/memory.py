@@ -15,9 +15,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from zlaunch.memory.activations import Workload
-from zlaunch.memory.advice import largest_micro_batch
-from zlaunch.memory.buffers import CUDA_CONTEXT, NCCL
+from zlaunch.memory.buffers import CUDA_CONTEXT, nccl
 from zlaunch.memory.estimate import Cluster, estimate, initial_states
+from zlaunch.memory.fit import largest_micro_batch
 from zlaunch.memory.model_config import shape_of_config
 from zlaunch.memory.settings import read_settings
 from zlaunch.memory.shape import ModelShape
@@ -48,13 +48,19 @@ def predicted(row: dict[str, Any]) -> tuple[float, float, str]:
     return found.peak.size / GIB, initial / GIB, found.peak.name
 
 
+def predicted_beside(row: dict[str, Any]) -> float:
+    """GiB beside torch's allocator."""
+    settings = read_settings(row["config"], half=True)
+    return (CUDA_CONTEXT + nccl(settings, row["gpus"])) / GIB
+
+
 def predicted_largest(row: dict[str, Any]) -> int:
     """The largest micro batch where torch's allocator may take `cap_gib`.
 
     The cap leaves out what lies beside the allocator, so that is added to the card.
     """
     shape, settings = shape_of(row), read_settings(row["config"], half=True)
-    beside = CUDA_CONTEXT + (NCCL if row["gpus"] > 1 else 0)
+    beside = CUDA_CONTEXT + nccl(settings, row["gpus"])
     card = row["cap_gib"] * GIB + beside
     return largest_micro_batch(shape, settings, Cluster(row["gpus"]), work_of(row, shape), card)
 
@@ -88,12 +94,15 @@ def beside(path: Path) -> None:
     found = [row for row in rows(path) if "reserved_gib" in row]
     if not found:
         return
-    print("\n| model | recipe | GPUs | batch | reserved / allocated | GiB beside the allocator |")
-    print("|---|---|---|---|---|---|")
+    print("\n| model | recipe | GPUs | batch | reserved / allocated | GiB beside it | predicted |")
+    print("|---|---|---|---|---|---|---|")
     for row in found:
         cells = (row["model"], row["name"], row["gpus"], row["micro_batch"])
         ratio = row["reserved_gib"] / row["peak_gib"]
-        print(f"| {' | '.join(map(str, cells))} | {ratio:.3f} | {row['beside_gib']:.2f} |")
+        print(
+            f"| {' | '.join(map(str, cells))} | {ratio:.3f} | {row['beside_gib']:.2f}"
+            f" | {predicted_beside(row):.2f} |"
+        )
 
 
 def largest(path: Path) -> None:

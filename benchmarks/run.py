@@ -23,12 +23,17 @@ BENCHMARKS = (
     "help",
     "bad_input",
     "first_line",
+    "operators",
     "death",
+    "stubborn",
+    "faults",
     "logs",
     "stalled_reader",
+    "follow",
     "memory",
     "idle",
     "many_hosts",
+    "slurm",
 )
 
 

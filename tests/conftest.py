@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The machine may be slow, or busy with others.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
-@pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="session", autouse=True)
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where DeepSpeed keeps the operators that it compiles: once for all tests.
 
     Not in the user's cache: another ninja or another environment that shares it would have
-    them compiled anew.
+    them compiled anew, and the lock of a build that was killed keeps all others waiting.
     """
-    return tmp_path_factory.mktemp("compiled")
+    with pytest.MonkeyPatch.context() as patch:
+        path = tmp_path_factory.mktemp("compiled")
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(path))
+        yield path

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from zlaunch.backends.pack import _sources
+
 ROOT = Path(__file__).parents[1]
 FLOORS = (  # from the top
     "cli",
@@ -22,6 +24,7 @@ FLOORS = (  # from the top
     "run",
     "spec",
     "errors",
+    "frozen",
 )
 ASIDE = {"", "__main__"}  # zlaunch/__init__.py and __main__.py
 SENT = "workers"  # programs that ranks run: no floor, since nothing imports them
@@ -103,7 +106,9 @@ def faults(module: str, source: str) -> list[str]:
         found.append("is named after nothing")
     found += [f"imports {name}, which is sent" for name in imported if floor_of(name) == SENT]
     if floor == SENT:
-        return found + [f"imports {root}" for root in roots - {*sys.stdlib_module_names, "torch"}]
+        return found + [
+            f"imports {root}" for root in roots - {*sys.stdlib_module_names, "torch", "deepspeed"}
+        ]
     if floor not in ASIDE:
         if floor not in FLOORS:
             return [f"is on no floor: {floor}"]
@@ -130,7 +135,7 @@ def impure(tree: ast.Module) -> Iterator[str]:
             if node.attr in PURE_MAY_NOT_TOUCH:
                 yield f"touches {node.attr}"
             of_sys = isinstance(node.value, ast.Name) and node.value.id == "sys"
-            if of_sys and node.attr != "version_info":
+            if of_sys and node.attr not in {"version_info", "stdlib_module_names"}:
                 yield f"touches sys.{node.attr}"
 
 
@@ -202,6 +207,10 @@ def closure(start: str) -> dict[str, ast.Module]:
 AGENT = {**closure("zlaunch.agent.node"), **closure("zlaunch.agent.join")}
 
 
+def test_all_that_an_agent_imports_is_packed() -> None:
+    assert set(_sources()) >= set(closure("zlaunch.agent.packed"))
+
+
 def too_new(tree: ast.Module) -> Iterator[str]:
     """What the grammar of 3.9 lets pass and 3.9 cannot run."""
     annotations = {
@@ -245,7 +254,8 @@ def test_the_agent_is_more_than_itself() -> None:
 def test_travels_to_the_agent(module: str) -> None:
     tree = AGENT[module]
     roots = {name.split(".")[0] for name in imports(ast.walk(tree), module.rpartition(".")[0])}
-    assert roots <= {*sys.stdlib_module_names, "zlaunch"}
+    # typing_extensions is for type checkers alone: the agent runs without site-packages.
+    assert roots <= {*sys.stdlib_module_names, "zlaunch", "typing_extensions"}
     assert floor_of(module) not in FLOORS[: FLOORS.index("agent")]
     assert list(too_new(tree)) == []
     future = "from __future__ import annotations"
@@ -254,6 +264,10 @@ def test_travels_to_the_agent(module: str) -> None:
 
 OLD = [module for module in SOURCES if floor_of(module) == SENT]
 OLD += closure("zlaunch.system.gpu_links")  # asked for by an agent, with what it finds there
+OLD += closure("zlaunch.agent.leaseholder")  # where there are GPUs
+OLD += closure("zlaunch.system.gpu_idle")
+OLD += closure("zlaunch.system.changes")
+OLD += closure("zlaunch.agent.stack_look")  # by the agent's child alone
 
 
 @pytest.mark.parametrize("module", sorted(OLD))

@@ -7,12 +7,18 @@ through what is imported; `main` puts Python's own handler back.
 from __future__ import annotations
 
 import signal
+import sys
 
 
 def run() -> None:
     """Import the command line, and run it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.argv[1:2] == ["__complete"]:  # a shell, for a press of Tab
+        from zlaunch.cli.complete import answer
+
+        answer(sys.argv[2:])
+        return
     from zlaunch.cli.main import main
 
     main()

@@ -8,7 +8,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -127,6 +127,27 @@ def running(
         yield process
     finally:
         process.close()
+
+
+def first_seen(contender: Contender, *signs: Callable[[bytes], bool]) -> tuple[float | None, ...]:
+    """When each sign was first there in what the command prints, in seconds since it.
+
+    Read as a person would: what counts is when it can be seen. The first sign has to come, and the
+    command to end well; else it is unmeasured.
+    """
+    seen: list[float | None] = [None] * len(signs)
+    with running(contender, subprocess.PIPE) as process:
+        text = b""
+        for data in process.read():
+            text += data
+            for place, sign in enumerate(signs):
+                if seen[place] is None and sign(text):
+                    seen[place] = process.elapsed()
+        code = process.wait()
+    if seen[0] is None or code != 0:
+        last = text.decode(errors="replace").strip().rpartition("\n")[2]
+        raise Unmeasured(f"exit code {code}, not all ranks were seen; the last line is '{last}'")
+    return tuple(seen)
 
 
 def to_the_end(contender: Contender, limit: float = LIMIT) -> tuple[float, int]:

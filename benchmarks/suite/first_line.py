@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from functools import partial
 
-from harness.case import Bench, Case, Quantity, Unmeasured
+from harness.case import Bench, Case, Quantity
 from harness.contender import Contender
-from harness.process import running
+from harness.process import first_seen
 
 _LINE = re.compile(rb"first line of rank (\d+)\n")
 _SCRIPTS = {
     "one_line.py": ("nothing imported", (1, 2, 4), 5),
     "import_torch.py": ("`import torch`", (1, 2, 8), 3),
+}
+_WARM = {
+    "import_torch.py": "`import torch`",
+    "import_deepspeed.py": "`import torch`, `import deepspeed`",
 }
 
 
@@ -28,19 +31,22 @@ def cases(bench: Bench) -> Iterator[Case]:
                 partial(_measure, ranks),
                 rounds=rounds,
             )
+    for script, what in _WARM.items():
+        launchers, path = bench.launchers, bench.script(script)
+        yield Case(
+            f"{what}, 8 ranks, `--start warm`",
+            (
+                launchers.zlaunch(8, "--start", "warm", "--no-build-ops", path),
+                launchers.torchrun(8, path),
+                launchers.deepspeed(8, path),
+            ),
+            (Quantity("command to last rank's first line"),),
+            partial(_measure, 8),
+            rounds=3,
+        )
 
 
 def _measure(ranks: int, contender: Contender) -> tuple[float]:
-    """Read the console as a person would: what counts is when the line can be seen."""
-    seconds: float | None = None
-    with running(contender, subprocess.PIPE) as process:
-        text = b""
-        for data in process.read():
-            text += data
-            if seconds is None and len(set(_LINE.findall(text))) == ranks:
-                seconds = process.elapsed()
-        code = process.wait()
-    if seconds is None or code != 0:
-        last = text.decode(errors="replace").strip().rpartition("\n")[2]
-        raise Unmeasured(f"exit code {code}, not all first lines; the last line is '{last}'")
+    (seconds,) = first_seen(contender, lambda text: len(set(_LINE.findall(text))) == ranks)
+    assert seconds is not None
     return (seconds,)

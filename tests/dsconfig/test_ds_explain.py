@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from zlaunch.dsconfig.explain import TABLE, explain, explain_config, find_keys, named, near_keys
+from zlaunch.dsconfig.explain import (
+    TABLE,
+    explain,
+    explain_config,
+    find_keys,
+    named,
+    near_keys,
+    sections_with,
+    taken_out,
+)
 from zlaunch.dsconfig.schema import UNKNOWN, own_schema
 from zlaunch.dsconfig.versions import READ, parse_version
 
@@ -34,6 +43,44 @@ def test_a_key_is_found_by_its_path_or_its_name():
     assert find_keys("quokka", SCHEMA) == ()
     assert near_keys("gradient_cliping", SCHEMA)[0] == "gradient_clipping"
     assert near_keys("overlap_com", SCHEMA)[0] == "zero_optimization.overlap_comm"
+
+
+@pytest.mark.parametrize("text", ["", ".", "..", "a..b", "fp16..enabled", '""', " "])
+def test_a_name_with_nothing_in_it_is_no_key(text):
+    assert find_keys(text, SCHEMA) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("zero_optimization.stage.", "zero_optimization.stage"),
+        ("ZERO_OPTIMIZATION.STAGE", "zero_optimization.stage"),
+        ("Zero-Optimization.stage", "zero_optimization.stage"),
+        ('"stage"', "zero_optimization.stage"),
+        (" stage ", "zero_optimization.stage"),
+        ("stage3_max_live_parameters", "zero_optimization.stage3_max_live_parameters"),
+        ("warmupNumSteps", "scheduler.params.warmup_num_steps"),
+    ],
+)
+def test_keys_are_found_as_people_write_them(text, key):
+    assert find_keys(text, SCHEMA) == (tuple(key.split(".")),)
+
+
+def test_a_name_in_many_sections():
+    sections = sections_with(find_keys("enabled", SCHEMA))
+    assert {"fp16", "bf16", "data_efficiency.data_sampling"} <= {*sections}
+    assert sections_with(find_keys("stage", SCHEMA)) == ["zero_optimization"]
+    assert sections_with(find_keys("gradient_clipping", SCHEMA)) == ["the top"]
+    assert sections_with(find_keys("zero_optimization", SCHEMA)) == ["the top"]
+
+
+def test_names_of_others_and_of_former_times():
+    assert near_keys("learning_rate", SCHEMA) == ["optimizer.params.lr"]
+    assert near_keys("aio.thread_count", SCHEMA) == ["aio.intra_op_parallelism"]
+    assert near_keys("warmup_step", SCHEMA)[0] == "scheduler.params.warmup_num_steps"
+    assert taken_out("amp", SCHEMA) == "amp was taken out of DeepSpeed in 0.19.8"
+    assert taken_out("amp", own_schema((0, 18, 0))) is None
+    assert taken_out("stage", SCHEMA) is None
 
 
 def test_what_is_said_of_one():

@@ -68,7 +68,7 @@ INT, FLOAT = "zero_optimization.reduce_bucket_size", "optimizer.params.lr"
         ("optimizer.params.foo", "5_000", 5000),
         ("optimizer.params.foo", "[1,2]", [1, 2]),
         ("optimizer.params.foo.deeper", "1", 1),
-        ("weight_quantization.a.b.c", "x", "x"),
+        ("datastates_ckpt.a.b.c", "x", "x"),
     ],
 )
 def test_values_are_read_for_the_kind_of_their_key(key, written, value):

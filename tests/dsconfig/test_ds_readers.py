@@ -13,9 +13,14 @@ import sys
 
 import pytest
 
+from zlaunch.dsconfig.document import Document
+from zlaunch.dsconfig.finding import Around
 from zlaunch.dsconfig.keys import KEYS
+from zlaunch.dsconfig.lint import lint
+from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
 from zlaunch.dsconfig.render import render
+from zlaunch.dsconfig.schema import own_schema
 from zlaunch.errors import BatchError
 
 pytestmark = pytest.mark.deepspeed
@@ -137,6 +142,42 @@ def test_deepspeed_reads_every_plain_recipe_and_solves_batches_the_same_way(sour
         for part in path.split("."):
             section = section[part]
         assert sorted(section) == fields, path
+
+
+SETS = (
+    (),
+    ("zero_optimization.stage=1",),
+    ("zero_optimization.stage=3", "zero_optimization.stage3_max_live_parameters=1e8"),
+    ("optimizer.type=Lion", "optimizer.params.lr=1e-4", "optimizer.params.eps=null"),
+    ("scheduler=null", "gradient_accumulation_steps=1"),
+    ("gradient_clipping=0.5", "steps_per_print=10"),
+    ("zero_optimization.reduce_bucket_size=5e7", "zero_optimization.overlap_comm=false"),
+    ("zero_optimization.offload_optimizer.device=cpu",),
+    ("zero_optimization.offload_optimizer=null",),
+    ("activation_checkpointing.partition_activations=true", "wall_clock_breakdown=true"),
+)
+
+
+def test_what_users_set_first_is_read_by_deepspeed_where_lint_finds_nothing(sources):
+    cases = []
+    for name, sets, precision in itertools.product(RECIPES, SETS, PRECISIONS):
+        recipe = load_recipe(name, sources)
+        config = render(
+            recipe.config,
+            precisions=recipe.precisions,
+            precision=precision,
+            target="plain",
+            world_size=2,
+            overrides=[parse_override(text) for text in sets],
+        ).config
+        found = lint(Document(config), Around(own_schema(), "plain", 2, bf16=True, cpu=False))
+        errors = [finding.text for finding in found if finding.level == "error"]
+        cases.append((name, sets, precision, config, errors))
+    answer = run(DEEPSPEED, {"configs": [[config, 2] for *_, config, _ in cases]})
+    clean = [case for case in cases if not case[-1]]
+    assert len(clean) > 0.8 * len(cases), [case[:3] for case in cases if case[-1]]
+    for (*what, _, errors), read in zip(cases, answer["read"], strict=True):
+        assert errors or not isinstance(read, str), (what, read)
 
 
 TRAINER = """

@@ -1,9 +1,17 @@
 from __future__ import annotations
 
+import itertools
+import json
+
 import pytest
 
+from zlaunch.dsconfig.document import Document
+from zlaunch.dsconfig.finding import Around
 from zlaunch.dsconfig.keypath import kind_of
+from zlaunch.dsconfig.lint import lint
 from zlaunch.dsconfig.recipes import load_recipe, merge, recipe_names
+from zlaunch.dsconfig.render import render
+from zlaunch.dsconfig.schema import own_schema
 from zlaunch.errors import ConfigError
 
 NAMES = ("ddp", "zero1", "zero2", "zero2-offload", "zero3", "zero3-nvme", "zero3-offload")
@@ -152,3 +160,27 @@ def test_hints_for_keys_in_the_wrong_place():
         load_recipe("x", {"x": "descripton = 'd'"})
     with pytest.raises(ConfigError, match=r"belong under \[config\]"):
         load_recipe("x", {"x": "steps_per_print = 5"})
+
+
+@pytest.mark.parametrize("target", ["plain", "hf", "accelerate"])
+@pytest.mark.parametrize("name", NAMES[1:])
+def test_every_recipe_is_lint_clean_for_all_who_read_it(name, target, sources):
+    """For every precision and number of ranks, and with what users set first."""
+    recipe = load_recipe(name, sources)
+    seen = set()
+    for precision, world in itertools.product(("fp16", "bf16", "fp32"), (1, 2, 8, 13)):
+        config = render(
+            recipe.config,
+            precisions=recipe.precisions,
+            precision=precision,
+            target=target,
+            world_size=world,
+        ).config
+        around = Around(own_schema(), target, world, bf16=True, cpu=False)
+        found = [f for f in lint(Document(config), around) if f.level != "note"]
+        assert not found, (precision, world, found)
+        batch = ("train_batch_size", "train_micro_batch_size_per_gpu")
+        seen.add((precision, json.dumps({k: v for k, v in config.items() if k not in batch})))
+        if target != "plain":
+            assert [config[key] for key in batch] == ["auto", "auto"]
+    assert len(seen) == 3, "ranks change the batch alone"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from datetime import date
 
 import pytest
 
@@ -470,5 +471,7 @@ def test_json_text():
         '{\n    "a": 1,\n    "b": {\n        "c": [\n            1.5,\n            null\n'
         "        ]\n    }\n}\n"
     )
-    with pytest.raises(ConfigError, match="NaN or infinity"):
-        to_json({"a": float("inf")})
+    with pytest.raises(ConfigError, match=r"a\.1 is inf: JSON has no such number"):
+        to_json({"a": [1, float("inf")]})
+    with pytest.raises(ConfigError, match=r"a\.b is 2020-01-01, and JSON has no such value"):
+        to_json({"a": {"b": date(2020, 1, 1)}})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hosts import Lab, missing
+from ways import WAYS, Way
 
 LABS = ("lab2", "lab8")
 
@@ -39,3 +41,11 @@ def mended(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     for lab in labs:
         lab.mend()
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, lab2: Lab, tmp_path: Path) -> Iterator[Way]:
+    """Each way to an agent in turn."""
+    way = Way(request.param, lab2, tmp_path)
+    yield way
+    way.close()

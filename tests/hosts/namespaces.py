@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-BOUND = 15.0  # seconds; for every wait here, far more than any of them takes
+BOUND = 60.0  # seconds; for every wait here, far more than any of them takes
 NAMED = Path("/run/netns")
 # Where Debian has sshd and ip; root's PATH under sudo or cron may lack it.
 PATH = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
@@ -94,12 +94,13 @@ class Namespace:
 
     def freeze(self, pids: Iterable[int]) -> None:
         """Stop those that are still inside; not before each has stopped does this return."""
-        pids = list(pids)
-        self.signal(pids, signal.SIGSTOP)
+        awake = list(pids)
         deadline = time.monotonic() + BOUND
-        while awake := [pid for pid in pids if self._holds(pid) and state(pid) not in "TtZX"]:
+        # Whoever is not stopped yet may have woken one that was.
+        while awake := [pid for pid in awake if self._holds(pid) and state(pid) not in "TtZX"]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not stopped in {self.name}: {awake}")
+            self.signal(awake, signal.SIGSTOP)
             time.sleep(0.005)
 
     def _holds(self, pid: int) -> bool:

@@ -11,23 +11,29 @@ import select
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from hosts import Lab
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from join_nodes import PORT, TOKEN, nodes_of
 from namespaces import BOUND
 
 from zlaunch.backends.base import Backend, Link
+from zlaunch.backends.join import JoinBackend
+from zlaunch.backends.lobby import Lobby
 from zlaunch.backends.local import LocalBackend
 from zlaunch.backends.openssh import OpensshBackend, SshOptions
 from zlaunch.backends.remote import Entrance
 from zlaunch.backends.ssh import SshBackend
+from zlaunch.run.handshake import Hello
 from zlaunch.run.messages import Closed, Message, Output, Ready, Start
 from zlaunch.run.wire import Decoder, encode
 from zlaunch.spec.hostfile import Host
 from zlaunch.spec.worker import NodePlan, WorkerSpec
+from zlaunch.system.busy_port import listen
 
 SHOW = """
 import os, sys
@@ -91,8 +97,8 @@ class Way:
 
 
 def backend(name: str, lab: Lab) -> Backend:
-    hosts = {0: Host(lab.hosts[1].name, (0,), line=1)}
-    entrances = {0: Entrance((sys.executable,))}
+    hosts = {1: Host(lab.hosts[1].name, (0,), line=1)}
+    entrances = {1: Entrance((sys.executable,))}
     if name == "openssh":
         return OpensshBackend(hosts, entrances, SshOptions())
     if name == "paramiko":
@@ -102,19 +108,45 @@ def backend(name: str, lab: Lab) -> Backend:
     return LocalBackend()
 
 
-@pytest.fixture(scope="module", params=["local", "set up", "paramiko", "openssh"])
-def way(request: pytest.FixtureRequest, lab2: Lab) -> Iterator[Way]:
+@contextmanager
+def joined(lab: Lab, folder: Path) -> Iterator[Backend]:
+    """A backend to whose lobby a real `zlaunch join` on another host has come, as node 1."""
+    mine = Hello(0, 2, "here", (0,), "cpu", False, (), (), None, str(folder))
+    with nodes_of(folder, lab) as nodes:
+        lobby = Lobby(listen(PORT, "another port"), TOKEN.encode(), mine, BOUND, print, print)
+        try:
+            nodes.start(1, rendezvous=f"{lab.address()}:{PORT}")
+            lobby.gather(BOUND)
+            yield JoinBackend(lobby.joined)
+        finally:
+            lobby.close()
+
+
+@contextmanager
+def reached(name: str, lab: Lab, folder: Path) -> Iterator[Backend]:
+    if name == "join":
+        with joined(lab, folder) as came:
+            yield came
+        return
+    opened = backend(name, lab)
+    yield opened
+    # LocalBackend.close() would end the lab's own processes: they are children of ours too.
+    if not isinstance(opened, LocalBackend):
+        opened.close()
+
+
+@pytest.fixture(scope="module", params=["local", "set up", "paramiko", "openssh", "join"])
+def way(
+    request: pytest.FixtureRequest, lab2: Lab, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Way]:
     with pytest.MonkeyPatch.context() as patch:
         for key, value in lab2.client.environment().items():
             patch.setenv(key, value)
-        reached = backend(request.param, lab2)
-        way = Way(reached.open(0, lab2.hosts[1].name))
-        yield way
-        way.link.hang_up()
-        way.link.close(BOUND)
-        # LocalBackend.close() would end the lab's own processes: they are children of ours too.
-        if not isinstance(reached, LocalBackend):
-            reached.close()
+        with reached(request.param, lab2, tmp_path_factory.mktemp("way")) as opened:
+            way = Way(opened.open(1, lab2.hosts[1].name))
+            yield way
+            way.link.hang_up()
+            way.link.close(BOUND)
 
 
 @settings(

@@ -150,7 +150,7 @@ def test_a_host_is_cut_off(nodes: Nodes) -> None:
     nodes.lab.hosts[1].cut()  # type: ignore[union-attr]
     begun = time.monotonic()
     here, there = nodes.run(*nodes.nodes)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 30
     assert (here.code, there.code) == (125, 125)
     assert "the agent of node 1 on h1 was not heard of for 2 s" in here.err
     assert "is gone" in there.err

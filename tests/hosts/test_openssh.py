@@ -22,7 +22,7 @@ env = {name: os.environ.get(name) for name in names}
 print(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "env": env}))
 """
 SLEEP = "import time\nprint('up', flush=True)\ntime.sleep(600)\n"
-LONG = 60.0  # seconds, for what should take a few
+LONG = 180.0  # seconds, for what should take a few
 
 
 class Cluster:
@@ -218,7 +218,11 @@ def test_deepspeed_trains_across_two_hosts(cluster: Cluster, compiled: Path) -> 
     rate = ["optimizer.params.lr=1e-3", "scheduler.params.warmup_max_lr=1e-3"]
     sets = [f"--set={text}" for text in (*rate, "scheduler.params.warmup_num_steps=4")]
     steps = ["--steps", "10", "--log-every", "5"]
-    code, out, err = cluster.run("--recipe", "zero2", *sets, str(train), *steps, seconds=400)
+    line = ("--recipe", "zero2", *sets, str(train), *steps)
+    code, out, err = cluster.run(*line, seconds=400)
+    if code == 134 and "terminate called without an active exception" in out:
+        # torch 2.13 now and then aborts an interpreter that is ending, on a busy machine.
+        code, out, err = cluster.run(*line, seconds=400)
     assert code == 0, err + out[-3000:]
     assert "step 10/10 loss" in out
     assert "h1:1 | rank 1 done after 10 steps" in out

@@ -276,6 +276,7 @@ def test_hosts_without_a_number(lab2: Lab, tmp_path: Path) -> None:
     def run(*options: str) -> Done:
         line = [sys.executable, "-m", "zlaunch", "multinode", *options, "job.py"]
         env = {**lab2.client.environment(), "ZLAUNCH_HOME": str(tmp_path / "runs")}
+        env["ZLAUNCH_LEASE_DIR"] = str(tmp_path / "leases")
         done = subprocess.run(
             line, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=BOUND, check=False
         )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hosts import Lab
-from ways import RANKS, WAYS, Way
+from ways import RANKS, Way
 
 WORLD = sum(RANKS)
 ODD = "64(x2)\n\"'$HOME `x` \\ \udcff é"
@@ -28,13 +27,6 @@ subprocess.Popen([sys.executable, "-c", sleep], start_new_session=True)
 print("up", flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, lab2: Lab, tmp_path: Path) -> Iterator[Way]:
-    way = Way(request.param, lab2, tmp_path)
-    yield way
-    way.close()
 
 
 def test_ranks_places_and_odd_values(way: Way) -> None:
@@ -59,6 +51,17 @@ def test_ranks_places_and_odd_values(way: Way) -> None:
         [str(rank), local, str(WORLD), size, node, ODD, [script, *args], str(place)]
         for rank, (local, size, node) in enumerate(expected)
     ]
+
+
+def test_ranks_are_forked_from_one_that_has_imported(way: Way) -> None:
+    """On each node."""
+    script = "import gc, os\nprint(os.environ['RANK'], gc.get_freeze_count() > 0)\n"
+    (way.folder / "job.py").write_text(script)
+    launch = way.start("job.py", options=("--start", "warm", "--preload", "json"), cwd=way.folder)
+    code, out, err = launch.end()
+    assert code == 0, err
+    told = sorted(line.partition(" | ")[2] for line in out.splitlines())
+    assert told == [f"{rank} True" for rank in range(WORLD)]
 
 
 def test_output_is_whole(way: Way) -> None:
@@ -184,3 +187,121 @@ def test_what_cannot_be_started_is_told(way: Way) -> None:
     code, out, err = launch.end()
     assert (code, out) == (2, "")
     assert "job.py is not executable" in err or "job.py is not on PATH" in err
+
+
+ONCE_MORE = """
+import json, os, sys, time
+attempt, rank = int(os.environ["ZLAUNCH_RESTART_COUNT"]), os.environ["RANK"]
+print("attempt", attempt, os.environ["MASTER_PORT"] != "0", flush=True)
+if attempt == 0 and rank == "4":
+    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
+        json.dump({"message": "from the error file"}, file)
+    sys.exit(5)
+if attempt == 0:
+    time.sleep(600)
+"""
+
+
+def test_all_nodes_are_started_again(way: Way) -> None:
+    options = ("--max-restarts", "2", "--healthy-after", "0")
+    code, out, err = way.run(ONCE_MORE, options=options)
+    assert code == 0, err
+    assert out.count("| attempt 1 True") == WORLD
+    assert "attempt 0: rank 4 failed after" in err
+    (events,) = way.home.glob("runs/*/events.jsonl")
+    exits = [json.loads(line) for line in events.read_text().splitlines() if '"Exited"' in line]
+    (failed,) = (one for one in exits if one["exit"]["code"] == 5)
+    assert json.loads(failed["error"]) == {"message": "from the error file"}
+    assert (failed["told"], set(failed["signs"])) == (False, {"oom_kills", "shm_size", "shm_free"})
+    assert {one["told"] for one in exits if one["exit"]["signal"] == 15} == {True}
+    way.nothing_left(2.0)
+
+
+# Attempt 0 leaves behind what has a session of its own, obeys no TERM, and says by a lock that it
+# lives; attempt 1 looks.
+LEAVES = """
+import fcntl, os, signal, sys, time
+attempt, rank = int(os.environ["ZLAUNCH_RESTART_COUNT"]), os.environ["RANK"]
+lock = os.open(f"{sys.argv[1]}/{rank}", os.O_RDWR | os.O_CREAT)
+if attempt == 1:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        print("alone", flush=True)
+    except OSError:
+        print("not alone", flush=True)
+    sys.exit()
+ready, said = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
+        os.write(said, b"1")
+        for fd in (0, 1, 2):
+            os.close(fd)
+        time.sleep(600)
+    os._exit(0)
+os.read(ready, 1)
+if rank == "4":
+    time.sleep(1.0)
+    sys.exit(3)
+time.sleep(600)
+"""
+
+
+def test_nothing_of_an_attempt_meets_the_next_one(way: Way) -> None:
+    locks = way.folder / "locks"
+    locks.mkdir()
+    options = ("--max-restarts", "1", "--healthy-after", "0", "--grace", "1")
+    code, out, err = way.run(LEAVES, str(locks), options=options)
+    assert code == 0, err
+    assert out.count("| alone") == WORLD, out
+    way.nothing_left(2.0)
+
+
+COUNTS = """
+import os, signal, sys, time
+heard = []
+signal.signal(signal.SIGUSR2, lambda *_: heard.append(time.monotonic()))
+print("up", os.getppid(), flush=True)
+end = time.monotonic() + 600
+while time.monotonic() < end:
+    time.sleep(0.01)
+    if heard and time.monotonic() - heard[0] > 1.0:
+        break
+print("heard", len(heard))
+"""
+
+
+def test_a_signal_to_every_process_of_ours_reaches_each_rank_once(way: Way) -> None:
+    """A scheduler signals all tasks of a job; to none of ours it is the end."""
+    (way.folder / "job.py").write_text(COUNTS)
+    launch = way.start("job.py")
+    out = launch.process.stdout
+    assert out is not None
+    ours = {process.pid for process in launch.processes}
+    for _ in range(WORLD):
+        agent = int(out.readline().split()[-1])
+        keeper = int(Path(f"/proc/{agent}/stat").read_text().rpartition(")")[2].split()[1])
+        ours |= {agent, keeper}
+    for pid in ours:
+        os.kill(pid, signal.SIGUSR2)
+    code, out_rest, err = launch.end()
+    assert code == 0, err
+    assert out_rest.count("| heard 1\n") == WORLD, out_rest
+
+
+def test_a_signal_to_a_node_reaches_all(way: Way) -> None:
+    """To the one that is not the launcher's, where there is another one."""
+    (way.folder / "job.py").write_text(COUNTS)
+    launch = way.start("job.py")
+    out = launch.process.stdout
+    assert out is not None
+    agents = [int(out.readline().split()[-1]) for _ in range(WORLD)]
+    beside = {pid for pid in agents if agents.count(pid) == RANKS[1]} or set(agents)
+    for pid in beside:
+        os.kill(pid, signal.SIGUSR2)
+    code, out_rest, err = launch.end()
+    assert code == 0, err
+    assert out_rest.count("| heard 1\n") == WORLD, out_rest

@@ -9,13 +9,14 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import IO
 
 from hosts import Lab
 from namespaces import BOUND
 
 WAYS = ("local", "paramiko", "openssh", "join")
 RANKS = (3, 2)
-LONG = 60.0  # seconds, for what should take a few
+LONG = 180.0  # seconds, for what should take a few
 _TOKEN = "0123456789abcdef-the-token"
 _TOOL = (sys.executable, "-m", "zlaunch")
 
@@ -25,7 +26,7 @@ class Launch:
 
     def __init__(self, processes: list[subprocess.Popen[bytes]]) -> None:
         self.processes = processes
-        self.process, *self._others = processes
+        self.process, *self.others = processes
 
     def up(self, word: bytes = b"up") -> None:
         """Wait until every rank has said a word."""
@@ -39,17 +40,19 @@ class Launch:
         """Exit code and output of the launcher; the other nodes end with the same code."""
         out, err = self.process.communicate(timeout=LONG)
         code = self.process.returncode
-        for other in self._others:
+        for other in self.others:
             other.communicate(timeout=LONG)
             assert other.returncode == (code if code >= 0 else 125)
+        out = out or b""  # where it has a terminal for that
         return code, out.decode(errors="surrogateescape"), err.decode(errors="surrogateescape")
 
 
 class Way:
     """Starts runs on one of the ways, from a directory, with a marker in all environments."""
 
-    def __init__(self, name: str, lab: Lab, folder: Path) -> None:
+    def __init__(self, name: str, lab: Lab, folder: Path, ranks: tuple[int, int] = RANKS) -> None:
         self.name, self.lab, self.folder = name, lab, folder
+        self._ranks = ranks
         self.marker = f"zlaunch-test-{os.getpid()}-{folder.name}"
         self.home = folder / "runs"
         self.nodes = 1 if name == "local" else 2
@@ -65,16 +68,23 @@ class Way:
         options: tuple[str, ...] = (),
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
+        stdin: IO[bytes] | int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
     ) -> Launch:
-        """Start the script, which is in `cwd` (else the folder)."""
+        """Start the script, which is in `cwd` (else the folder).
+
+        `stdin` and `stdout` are the launcher's.
+        """
         full = {**self._env, "WANDB_MARK": self.marker, **(env or {})}
         words = (*options, script, *args)
         lines = {"local": self._local, "join": self._join}.get(self.name, self._ssh)(*words)
         launch = Launch(
             [
                 subprocess.Popen(
-                    line, cwd=cwd or self.folder, env=full, stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    line, cwd=cwd or self.folder, env=full,
+                    stdin=stdin if line is lines[0] else subprocess.DEVNULL,
+                    stdout=stdout if line is lines[0] else subprocess.PIPE,
+                    stderr=subprocess.PIPE,
                 )
                 for line in lines
             ]
@@ -88,10 +98,10 @@ class Way:
         return self.start("job.py", *args, options=options).end()
 
     def _local(self, *words: str) -> list[list[str]]:
-        return [[*_TOOL, "run", "--cpu", str(sum(RANKS)), *words]]
+        return [[*_TOOL, "run", "--cpu", str(sum(self._ranks)), *words]]
 
     def _ssh(self, *words: str) -> list[list[str]]:
-        pairs = zip(self.lab.hosts, RANKS, strict=False)
+        pairs = zip(self.lab.hosts, self._ranks, strict=False)
         hosts = ",".join(f"{host.name}:{ranks}" for host, ranks in pairs)
         where = ("--ssh", self.name, "--hosts", hosts, "--device", "cpu")
         return [[*_TOOL, "multinode", *where, *words]]
@@ -111,7 +121,7 @@ class Way:
                 str(ranks),
                 *words,
             )
-            for rank, (host, ranks) in enumerate(zip(self.lab.hosts, RANKS, strict=False))
+            for rank, (host, ranks) in enumerate(zip(self.lab.hosts, self._ranks, strict=False))
         ]
 
     def log(self, rank: int) -> bytes:
@@ -122,7 +132,14 @@ class Way:
     def alive(self) -> list[int]:
         """Who has the marker in its environment, here or on a host, save our commands."""
         mine = {process.pid for launch in self._launches for process in launch.processes}
-        return [pid for pid in _marked(self.marker) if pid not in mine]
+        return [pid for pid in marked(self.marker) if pid not in mine]
+
+    def agents(self, launch: Launch) -> list[int]:
+        """Agents and keepers that are there by now, in the order in which they came."""
+        if self.name in ("local", "join"):
+            mine = {process.pid for process in launch.processes}
+            return [pid for pid in _all() if _parent(pid) in mine and _is_agent(pid)]
+        return [p for host in self.lab.hosts for p in host.namespace.pids() if _is_agent(p)]
 
     def nothing_left(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -139,7 +156,7 @@ class Way:
         self.nothing_left(5.0)
 
 
-def _marked(marker: str) -> list[int]:
+def marked(marker: str) -> list[int]:
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -149,3 +166,23 @@ def _marked(marker: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def _all() -> list[int]:
+    return sorted(int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _is_agent(pid: int) -> bool:
+    """An interpreter that was started as agents are, or has joined."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return {b"-I", b"-S"} <= set(words) or (b"zlaunch" in words and b"enter" not in words)

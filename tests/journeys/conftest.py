@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from journeys import Journey
+from fake_nvml import Gpus, nvml_library
+from journeys import Journey, journey
+
+__all__ = ["journey", "nvml_library"]
 
 
 @pytest.fixture
-def journey(tmp_path: Path) -> Iterator[Journey]:
-    journey = Journey(tmp_path)
-    try:
-        yield journey
-        if not journey.checked:
-            journey.assert_gone()
-    finally:
-        journey.close()
+def gpus(nvml_library: Path, journey: Journey, tmp_path: Path) -> Gpus:
+    """This journey's machine has them."""
+    found = Gpus(tmp_path / "gpus")
+    journey.env |= {"LD_LIBRARY_PATH": str(nvml_library), "FAKE_NVML": str(found.folder)}
+    return found

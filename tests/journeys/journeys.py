@@ -16,7 +16,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 ZLAUNCH = (sys.executable, "-m", "zlaunch")
-LONG = 60.0  # seconds; far more than anything here takes, for a machine under load
+LONG = 180.0  # seconds; far more than anything here takes, for a machine under load
 
 # Takes the terminal on fd 0 as its own, as a shell's job has it, and becomes the program.
 _WITH_TERMINAL = (
@@ -147,6 +147,9 @@ class Journey:
             "LANG": "C.UTF-8",
             "TERM": "xterm",
             "ZLAUNCH_HOME": str(self.home),
+            # Where the operators of all tests are (`compiled`), so that none is built twice.
+            "TORCH_EXTENSIONS_DIR": os.environ["TORCH_EXTENSIONS_DIR"],
+            "ZLAUNCH_LEASE_DIR": str(folder / "leases"),
         }
         self.checked = False  # the test has looked for leftovers itself
         self._started: list[subprocess.Popen[bytes]] = []
@@ -180,11 +183,17 @@ class Journey:
         process.stderr.close()
         return Live(process, streams)
 
-    def on_terminal(self, *args: str, columns: int = 100, **options: Any) -> tuple[Live, int]:
-        """Start zlaunch on a terminal of its own; returns its other end, to type there."""
+    def on_terminal(
+        self, *args: str, columns: int = 100, shell: str | None = None, **options: Any
+    ) -> tuple[Live, int]:
+        """Start zlaunch on a terminal of its own; returns its other end, to type there.
+
+        With a `shell`, a script, that one is the terminal's owner and starts it.
+        """
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         process = self.popen(
+            *((sys.executable, shell) if shell else ()),
             *ZLAUNCH,
             *args,
             command=(sys.executable, "-c", _WITH_TERMINAL),
@@ -255,6 +264,18 @@ class Journey:
         for pid in self.alive() if not eventually(lambda: not self.alive(), 5) else ():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def journey(tmp_path: Path) -> Iterator[Journey]:
+    """A home of its own; no process may be left behind."""
+    journey = Journey(tmp_path)
+    try:
+        yield journey
+        if not journey.checked:
+            journey.assert_gone()
+    finally:
+        journey.close()
 
 
 def children_of(pid: int) -> list[int]:

@@ -47,8 +47,10 @@ def test_a_command_that_is_none(journey: Journey) -> None:
     assert "did you mean run" in refused(journey, "rnu")
 
 
-@pytest.mark.parametrize("name", ["", "two\nlines", "\x1b[2J"])
-def test_names_that_cannot_be_shown(journey: Journey, script: str, name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["", "two\nlines", "\x1b[2J", "-d", "a" * 61, "20261201-012920-78c280e3"]
+)
+def test_names_that_no_run_can_have(journey: Journey, script: str, name: str) -> None:
     assert "--name" in refused(journey, "run", "--cpu", "1", "--name", name, script)
 
 

@@ -164,8 +164,8 @@ def test_import_from_accelerate(shell: Shell) -> None:
     (shell.folder / "accelerate.yaml").write_text(text)
     done = shell("config", "import", "accelerate.yaml", "-o", "ds.json")
     assert done.returncode == 0, done.stderr
-    assert "this is Accelerate" in done.stderr
-    assert "num_processes 4 on 1: --num-gpus 4" in done.stderr
+    assert "this is a file of accelerate config" in done.stderr
+    assert "4 processes on one machine: zlaunch run --num-gpus 4" in done.stderr
     config = json.loads((shell.folder / "ds.json").read_text())
     assert config["zero_optimization"]["offload_optimizer"] == {"device": "cpu"}
     assert config["bf16"] == {"enabled": True}
@@ -173,14 +173,18 @@ def test_import_from_accelerate(shell: Shell) -> None:
 
 def test_import_follows_the_file_that_accelerate_names(shell: Shell) -> None:
     (shell.folder / "conf").mkdir()
-    (shell.folder / "conf" / "ds.json").write_text('{"zero_optimization": {"stage": 1}}')
-    (shell.folder / "conf" / "a.yaml").write_text(f"{ACCELERATE}  deepspeed_config_file: ds.json\n")
+    named = {"zero_optimization": {"stage": 1}, "train_micro_batch_size_per_gpu": "auto"}
+    (shell.folder / "conf" / "ds.json").write_text(json.dumps(named))
+    text = f"{ACCELERATE}  deepspeed_config_file: ds.json\n".replace("mixed_precision: bf16\n", "")
+    (shell.folder / "conf" / "a.yaml").write_text(text)
     config = shell.json("config", "import", "conf/a.yaml")
-    assert config == {"zero_optimization": {"stage": 1}, "bf16": {"enabled": True}}
+    assert config == {**named, "gradient_accumulation_steps": 1}  # as Accelerate completes it
+    done = shell("config", "import", "conf/a.yaml")
+    assert "Accelerate looks from where it is started" not in done.stderr  # a note
     (shell.folder / "conf" / "ds.json").unlink()
     done = shell("config", "import", "conf/a.yaml")
     assert done.returncode == 2
-    assert "deepspeed_config_file conf/ds.json was not found" in done.stderr
+    assert "conf/a.yaml:7:26: error: ds.json was not found" in done.stderr
 
 
 def test_init_without_questions(shell: Shell) -> None:
@@ -233,8 +237,14 @@ def test_what_is_no_plain_file_is_left_as_it_is(shell: Shell) -> None:
 
 
 def test_yaml_that_json_does_not_have(shell: Shell) -> None:
-    config = shell.json("config", "import", "-", stdin="a: 2020-01-01\n")
-    assert config == {"a": "2020-01-01"}
+    text = "train_batch_size: 8\nx-day: 2020-01-01\ngradient_clipping: 5e-1\n"
+    done = shell("config", "import", "-", stdin=text)
+    assert json.loads(done.stdout) == {
+        "train_batch_size": 8,
+        "x-day": "2020-01-01",
+        "gradient_clipping": 0.5,
+    }
+    assert "stdin:3:20: warning: 5e-1 is a text to YAML 1.1" in done.stderr
     done = shell("config", "import", "-", stdin="a: !!binary aGk=\n")
     assert (done.returncode, done.stdout) == (2, "")
     assert "stdin:1:4" in done.stderr
@@ -249,3 +259,140 @@ def test_a_closed_stdin(shell: Shell, command: str) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
+
+
+# Accelerate's files
+
+
+def test_check_takes_accelerate_s_file_for_what_it_is(shell: Shell) -> None:
+    (shell.folder / "a.yaml").write_text(f"{ACCELERATE}  zero_stge: 3\n")
+    done = shell("config", "check", "a.yaml")
+    assert done.returncode == 2
+    assert "a.yaml:8:3: error: Accelerate knows no field zero_stge" in done.stdout
+    assert "hint: did you mean zero_stage?" in done.stdout
+    assert "for accelerate and 4 ranks" in done.stdout
+    told = json.loads(shell("config", "check", "a.yaml", "--json").stdout)
+    assert (told["target"], told["world_size"], told["ok"]) == ("accelerate", 4, False)
+    other = shell("config", "check", "a.yaml", "--world-size", "8", "--target", "plain").stdout
+    assert "a.yaml:5:16: warning: num_processes is 4, and this is looked at for 8 ranks" in other
+    assert "for plain and 8 ranks" in other
+
+
+def test_findings_stand_in_the_file_that_they_are_in(shell: Shell) -> None:
+    (shell.folder / "a.yaml").write_text(f"{ACCELERATE}  deepspeed_config_file: ds.json\n")
+    text = '{\n  "train_micro_batch_size_per_gpu": "auto",\n  "zero_optimization": {"stge": 2}\n}\n'
+    (shell.folder / "ds.json").write_text(text)
+    done = shell("config", "check", "a.yaml")
+    assert "a.yaml:3:1: error: Accelerate refuses mixed_precision beside" in done.stdout
+    assert "ds.json:3:25: error: DeepSpeed" in done.stdout
+    told = json.loads(shell("config", "check", "a.yaml", "--json").stdout)["findings"]
+    assert [(one.get("file"), one["code"], one["line"]) for one in told] == [
+        (None, "beside-config-file", 3), ("ds.json", "unknown-key", 3)
+    ]  # fmt: skip
+    done = shell("config", "import", "a.yaml", "-o", "out.json")
+    assert done.returncode == 2
+    assert "beside-config-file" in done.stderr
+    assert not (shell.folder / "out.json").exists()
+
+
+def test_a_run_takes_no_yaml_for_hjson(shell: Shell) -> None:
+    """DeepSpeed would read `stage: 2` below a key as the text "stage: 2"."""
+    (shell.folder / "a.yaml").write_text(f"{ACCELERATE}  zero_stage: 3\n")
+    (shell.folder / "b.yaml").write_text("train_batch_size: 8\ngradient_clipping: 1.0\n")
+    (shell.folder / "job.py").write_text("")
+    for name, what in (("a.yaml", "Accelerate's configuration"), ("b.yaml", "YAML")):
+        done = shell("run", "--cpu", "1", "--ds-config", name, "--dry-run", "job.py")
+        assert done.returncode == 2
+        assert f"--ds-config {name} is {what}, not a ds_config" in done.stderr
+        assert f"hint: zlaunch config import {name} -o ds_config.json" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "import", "show"])
+def test_yaml_that_cannot_be_read_is_said_with_its_line(shell: Shell, command: str) -> None:
+    (shell.folder / "ds.yaml").write_text("train_batch_size: 8\n\tsteps_per_print: 1\n")
+    done = shell("config", command, "ds.yaml")
+    assert done.returncode == 2
+    assert "ds.yaml:2:1" in done.stdout + done.stderr
+    assert "indented with spaces" in done.stdout + done.stderr
+
+
+# What is rendered is linted
+
+
+@pytest.mark.parametrize(
+    ("args", "word"),
+    [
+        (("render", "--set", "optimizer.params.lr=-1"), "lr is -1"),
+        (("render", "--set", "optimizer.params.weight_decay=-0.1"), "weight_decay is -0.1"),
+        (("render", "--set", "zero_optimization.offload_optimizer.device=nvme"), "nvme"),
+        (("render", "--set", "optimizer.params.betas=[nan,1]"), "betas"),
+        (("init", "--yes", "--lr", "-1"), "--lr -1.0: a number from 0 on"),
+        (("init", "--yes", "--lr", "nan"), "--lr nan: a number from 0 on"),
+        (("init", "--yes", "--lr", "inf"), "--lr inf: a number from 0 on"),
+        (("init", "--yes", "--micro-batch", "0"), "--micro-batch 0: at least one sample"),
+        (("init", "--yes", "--target", "hf", "--lr", "1"), "the script decides on it"),
+        (("init", "--yes", "-r", "ddp"), "hint: another recipe: zero1, zero2"),
+        (("init", "--target", "hf"), "there is no terminal to ask on: how many ranks"),
+    ],
+)
+def test_nothing_is_written_that_would_not_train(
+    shell: Shell, args: tuple[str, ...], word: str
+) -> None:
+    done = shell("config", *args, "-o", "ds.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert word in done.stderr
+    assert "Traceback" not in done.stderr
+    assert args[0] == "render" or "--set" not in done.stderr
+    assert list(shell.folder.iterdir()) == []
+
+
+def test_a_disk_that_is_not_here_is_said(shell: Shell) -> None:
+    path = shell.folder / "no" / "disk"
+    sets = [f"zero_optimization.offload_{part}.nvme_path={path}" for part in ("optimizer", "param")]
+    options = [word for one in sets for word in ("--set", one)]
+    done = shell("config", "render", "zero3-nvme", *options, "-o", "ds.json")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"on this machine {path} is not there") == 1
+    (shell.folder / "here").write_text("localhost slots=1\n")
+    (shell.folder / "there").write_text("localhost slots=1\nnode1.invalid slots=1\n")
+    batch = ("--set", "train_batch_size=null")
+    shell("config", "render", "zero3-nvme", *options, *batch, "-o", "ds.json", "--force")
+    here = shell("config", "check", "ds.json", "--hostfile", "here")
+    assert f"{path} is not there" in here.stdout
+    assert "not looked at" not in here.stderr
+    there = shell("config", "check", "ds.json", "--hostfile", "there")
+    assert f"{path} is not there" in there.stdout
+    assert f"{path} for offload to NVMe: not looked at on node1.invalid" in there.stderr
+    assert "of this machine, not the hosts' own" in there.stdout
+
+
+def test_init_leaves_at_ctrl_c_and_ctrl_d(shell: Shell) -> None:
+    for key in (b"\x03", b"\x04"):
+        keeper, terminal = pty.openpty()
+        code = "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+        code += "sys.argv[1:] = ['config', 'init']; import zlaunch.cli.main as m; m.main()"
+        with subprocess.Popen(
+            [sys.executable, "-c", code], cwd=shell.folder, env=shell.env,
+            stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True,
+        ) as process:  # fmt: skip
+            os.close(terminal)
+            said = ""
+            while "]:" not in said:
+                assert select.select([keeper], [], [], 30)[0], said
+                said += os.read(keeper, 4096).decode()
+            os.write(keeper, b"\x1b[A\n")  # an arrow key is no answer
+            while said.count("]:") < 2:
+                assert select.select([keeper], [], [], 30)[0], said
+                said += os.read(keeper, 4096).decode()
+            os.write(keeper, key)
+            assert process.wait(30) == 130
+            while select.select([keeper], [], [], 1)[0]:
+                try:
+                    said += os.read(keeper, 4096).decode()
+                except OSError:  # EIO: that was all
+                    break
+        os.close(keeper)
+        assert "keys that are no letters" in said
+        assert "interrupted" in said
+        assert "Traceback" not in said
+        assert list(shell.folder.iterdir()) == []

@@ -26,12 +26,6 @@ FAST = [
 ]
 
 
-@pytest.fixture
-def home(journey: Journey, compiled: Path) -> Journey:
-    journey.env["TORCH_EXTENSIONS_DIR"] = str(compiled)
-    return journey
-
-
 def losses(text: str) -> list[float]:
     """The loss lines of rank 0, which have to carry its tag."""
     return [float(loss) for loss in re.findall(r"^0 \| step .*\bloss ([0-9.]+)", text, re.M)]
@@ -54,45 +48,46 @@ def aborted_at_exit(done: Done) -> bool:
     return done.code == 134 and "terminate called without an active exception" in done.text
 
 
-def train(home: Journey, *args: str) -> Done:
+def train(journey: Journey, *args: str) -> Done:
     """Train, and once more where the end was torch's."""
-    done = home.zlaunch("run", "--cpu", "2", *args, seconds=300)
-    return home.zlaunch("run", "--cpu", "2", *args, seconds=300) if aborted_at_exit(done) else done
+    command = ("run", "--cpu", "2", *args)
+    done = journey.zlaunch(*command, seconds=300)
+    return journey.zlaunch(*command, seconds=300) if aborted_at_exit(done) else done
 
 
-def test_zero2_trains_on_two_ranks(home: Journey) -> None:
+def test_zero2_trains_on_two_ranks(journey: Journey) -> None:
     script = str(EXAMPLES / "train_gpt.py")
-    done = train(home, *FAST, script, *SMALL)
+    done = train(journey, *FAST, script, *SMALL)
     trained(done)
     assert "rank 0 of 2" in done.out
     assert "1 | rank 1 of 2" in done.out
     assert "zero2 bf16: batch 8 = 4 x 1 accumulated x 2 ranks" in done.err
-    assert "ZeRO" in home.log(0).decode() or "zero" in home.log(0).decode()
+    assert "ZeRO" in journey.log(0).decode() or "zero" in journey.log(0).decode()
 
 
-def test_two_runs_at_once_both_train(home: Journey) -> None:
+def test_two_runs_at_once_both_train(journey: Journey) -> None:
     script = str(EXAMPLES / "train_gpt.py")
-    lives = [home.start("run", "--cpu", "2", *FAST, script, *SMALL) for _ in range(2)]
+    lives = [journey.start("run", "--cpu", "2", *FAST, script, *SMALL) for _ in range(2)]
     for done in [live.end(300) for live in lives]:
-        trained(train(home, *FAST, script, *SMALL) if aborted_at_exit(done) else done)
-    assert len(home.runs) >= 2
+        trained(train(journey, *FAST, script, *SMALL) if aborted_at_exit(done) else done)
+    assert len(journey.runs) >= 2
 
 
-def test_deepspeeds_own_launcher_line(home: Journey) -> None:
+def test_deepspeeds_own_launcher_line(journey: Journey) -> None:
     """`deepspeed SCRIPT --ds-config FILE`, with the user's own file and one word changed."""
-    home.script("""{
+    journey.script("""{
       "train_batch_size": 4, "zero_optimization": {"stage": 1}, "bf16": {"enabled": true},
       "optimizer": {"type": "AdamW", "params": {"lr": 1e-2}}
     }""", "mine.json")  # fmt: skip
     script = str(EXAMPLES / "train_gpt.py")
     line = ["--ds-config", "mine.json", script, "--ds-config", "{ds_config}", *SMALL]
-    done = train(home, *line)
+    done = train(journey, *line)
     trained(done)
 
 
-def test_a_rank_that_fails_in_training_ends_the_other(home: Journey) -> None:
+def test_a_rank_that_fails_in_training_ends_the_other(journey: Journey) -> None:
     """Rank 0 waits in a collective for rank 1, which is gone: minutes with other launchers."""
-    script = home.script("""
+    script = journey.script("""
 import deepspeed, os, torch
 from deepspeed import comm
 deepspeed.init_distributed()
@@ -102,30 +97,30 @@ if comm.get_rank() == 1:
 comm.all_reduce(torch.ones(3))
 comm.barrier()
 """)
-    done = home.zlaunch("run", "--cpu", "2", script, seconds=120)
+    done = journey.zlaunch("run", "--cpu", "2", script, seconds=120)
     assert done.code == 1
     assert "the data of rank 1 is broken" in done.text
-    home.assert_gone()
+    journey.assert_gone()
 
 
-def test_the_trainer_enters_deepspeed_unchanged(home: Journey) -> None:
+def test_the_trainer_enters_deepspeed_unchanged(journey: Journey) -> None:
     pytest.importorskip("transformers")
     script = str(EXAMPLES / "hf_trainer.py")
     line = ["--steps", "3", "--batch", "2", "--accumulate", "1", "--block", "32"]
-    done = train(home, "--recipe", "zero2", script, *line)
+    done = train(journey, "--recipe", "zero2", script, *line)
     assert done.code == 0, done.text[-4000:]
     assert "0 | trained in DeepSpeedEngine" in done.out
-    plain = train(home, script, *line)
+    plain = train(journey, script, *line)
     assert plain.code == 0, plain.text[-4000:]
     assert "DeepSpeedEngine" not in plain.out  # nothing asked for it
     assert "--recipe zero2" in plain.err
 
 
-def test_accelerate_trains_on_the_cpu(home: Journey) -> None:
+def test_accelerate_trains_on_the_cpu(journey: Journey) -> None:
     pytest.importorskip("accelerate")
     script = str(EXAMPLES / "accelerate_gpt.py")
     line = ["--steps", "8", "--batch", "2", "--block", "32", "--log-every", "2"]
-    done = train(home, "--recipe", "zero2", script, *line)
+    done = train(journey, "--recipe", "zero2", script, *line)
     assert done.code == 0, done.text[-4000:]
     assert "on 2 workers" in done.out
     assert losses(done.out)[-1] < losses(done.out)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 from journeys import Journey
@@ -252,3 +253,33 @@ def test_a_program_that_cannot_be_executed(journey: Journey) -> None:
     assert "Exec format error" in done.err
     assert "Traceback" not in done.err
     journey.assert_gone()
+
+
+# What DeepSpeed's operator for CPUs makes in each rank, and never takes away.
+BUFFER = """
+import os, pathlib, sys, time
+name = "_".join([str(os.getuid()), *(os.environ[n] for n in ("MASTER_ADDR", "MASTER_PORT"))])
+name = "/dev/shm/deepspeed_allreduce_buffer_" + name + "_" + os.environ["RANK"]
+print(name, os.path.exists(name), flush=True)
+pathlib.Path(name).touch(exist_ok=False)
+while not os.path.exists(name[:-1] + str(1 - int(os.environ["RANK"]))):
+    time.sleep(0.01)
+if os.environ["RANK"] == "1":
+    eval(sys.argv[1])
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    "end", ["sys.exit(3)", "os.kill(os.getpid(), 9)", "os.kill(os.getppid(), 15)"]
+)
+def test_no_shared_memory_is_left(journey: Journey, end: str) -> None:
+    """Neither by an attempt for the next one, which meets at the same address, nor at the end."""
+    again = ("--healthy-after", "0", "--max-restarts", "1")
+    done = journey.zlaunch("run", "--cpu", "2", *again, journey.script(BUFFER), end)
+    assert done.code in (3, 137, 143)
+    lines = [line.partition("| ")[2].split() for line in done.out.splitlines()]
+    assert [there for _, there in lines] == ["False"] * len(lines)
+    names = {name for name, _ in lines}
+    assert len(names) >= 2
+    assert [name for name in names if Path(name).exists()] == []

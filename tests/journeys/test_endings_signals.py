@@ -51,6 +51,19 @@ def test_a_signal_to_the_launcher_alone(
     journey.assert_gone()
 
 
+@pytest.mark.parametrize(("name", "code"), STOPS)
+def test_a_signal_again_and_again_until_the_end(journey: Journey, name: str, code: int) -> None:
+    """A Python that leaves would die of one that it caught before."""
+    live = up(journey, SLEEP)
+    while live.process.poll() is None:
+        live.send(getattr(signal, f"SIG{name}"))
+        time.sleep(0.001)
+    done = live.end()
+    assert done.code == code
+    assert f"(exit code {code})" in done.err
+    journey.assert_gone()
+
+
 def test_ranks_may_save_and_end_well_when_asked_to_stop(journey: Journey) -> None:
     live = up(journey, """
 import signal, sys, time

@@ -289,10 +289,13 @@ def test_workers_have_the_default_signals(journey: Journey) -> None:
 
 
 def test_no_descriptor_of_ours_reaches_a_worker(journey: Journey) -> None:
+    """Save the file of the handler for stacks, which is out of the way."""
     script = journey.script("import os; print(sorted(os.listdir('/proc/self/fd'), key=int))")
-    done = journey.zlaunch("run", "--cpu", "2", script)
+    with_stacks = journey.zlaunch("run", "--cpu", "1", script)
+    done = journey.zlaunch("run", "--cpu", "2", "--no-stacks", script)
     plain = subprocess.run(
         [sys.executable, str(journey.folder / script)],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert sorted(done.out.splitlines()) == [f"{rank} | {plain.stdout.strip()}" for rank in (0, 1)]
+    assert with_stacks.out.strip() == f"0 | {plain.stdout.strip()[:-1]}, '250']"

@@ -101,6 +101,17 @@ DEEPSEEK = {
     "qk_rope_head_dim": 16,
     "v_head_dim": 32,
 }
+BART = {
+    "d_model": 256,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 1024,
+    "decoder_ffn_dim": 1024,
+    "vocab_size": 500,
+    "decoder_start_token_id": 0,
+    "pad_token_id": 1,
+    "forced_eos_token_id": 2,
+}
 DEBERTA = {
     **WIDE,
     "relative_attention": True,
@@ -127,11 +138,16 @@ MODELS: list[tuple[str, str, str, dict[str, Any]]] = [
     ("Bert", "ForMaskedLM", "sdpa eager", WIDE),
     ("DebertaV2", "ForTokenClassification", "eager", DEBERTA),
     ("T5", "ForConditionalGeneration", "sdpa eager", T5),
+    ("Bart", "ForConditionalGeneration", "sdpa eager", BART),
+    ("Electra", "ForMaskedLM", "sdpa", {**WIDE, "embedding_size": 64}),
+    ("Mpt", "ForCausalLM", "eager", {"d_model": 256, "n_heads": 4, "vocab_size": 500}),
+    ("StableLm", "ForCausalLM", "sdpa", GATED),
+    ("Olmo", "ForCausalLM", "sdpa", GATED),
     ("Mixtral", "ForCausalLM", "sdpa", {**GATED, "num_local_experts": 4}),
     ("DeepseekV3", "ForCausalLM", "eager", DEEPSEEK),
 ]
 CASES = [(f, h, kind, c) for f, h, kinds, c in MODELS for kind in kinds.split()]
-LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+LAYERS = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers")
 SAMPLES, TOKENS = 1, 96
 
 
@@ -155,6 +171,8 @@ def test_a_layer_keeps_what_autograd_keeps(
         setattr(config, key, layers)
         if family == "T5":
             config.num_decoder_layers = layers
+        if family == "Bart":
+            config.decoder_layers = layers
         model = getattr(transformers, name)._from_config(
             config, dtype=torch.bfloat16, attn_implementation=attention
         )
@@ -163,7 +181,7 @@ def test_a_layer_keeps_what_autograd_keeps(
     assert config is not None
     config.architectures = [name]
     shape = shape_of_config(config.to_json_string(), "config.json")
-    layer = (found[1] - found[0]) / (2 * SAMPLES * TOKENS * (2 if family == "T5" else 1))
+    layer = (found[1] - found[0]) / (2 * SAMPLES * TOKENS * (2 if family in ("T5", "Bart") else 1))
     predicted = layer_bytes(shape, HALF, Workload(SAMPLES, TOKENS, attention=attention))
     predicted += table_bytes(shape, HALF) // (SAMPLES * TOKENS)
     assert predicted == pytest.approx(layer, rel=0.12)

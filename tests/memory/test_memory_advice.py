@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from zlaunch.dsconfig.recipes import load_recipe, recipe_names
 from zlaunch.memory.activations import Workload
-from zlaunch.memory.advice import Advice, Limits, advise, speed
+from zlaunch.memory.advice import Advice, advise, speed
 from zlaunch.memory.estimate import Cluster
+from zlaunch.memory.fit import Limits
 from zlaunch.memory.guess import guess_shape
 from zlaunch.memory.settings import read_settings
 from zlaunch.memory.terms import total
@@ -27,6 +29,7 @@ RECIPES = [
 ]
 ONE = Workload(1, 2048)
 SEVEN = guess_shape(7_000_000_000)
+SEVENTY = guess_shape(70_000_000_000)
 
 
 def plan(gpus: int, work: Workload = ONE, **limits: int) -> Advice:
@@ -52,7 +55,7 @@ def test_7b_on_one_gpu_of_80_gib() -> None:
     assert advice.recommended == "zero2-offload"
     zero3 = next(v for v in advice.verdicts if v.recipe == "zero3")
     assert "optimizer moments 52.2 GiB" in zero3.reasons[0]
-    assert zero3.margin < 0 and "2 GPUs" in zero3.ways_out
+    assert zero3.margin < 0 and "2 such GPUs" in zero3.ways_out
 
 
 def test_7b_on_8_gpus_of_80_gib() -> None:
@@ -107,3 +110,37 @@ def test_nodes_count_as_gpus_do() -> None:
     for alone, shared in zip(one.verdicts, two.verdicts, strict=True):
         assert total(shared.estimate.host) <= total(alone.estimate.host)
     assert replace(Cluster(8), nodes=2).ranks == 16
+
+
+def judged(advice: Advice, work: Workload, cluster: Cluster, limits: Limits) -> list[str]:
+    """Ways out that do not make the recipe fit, tried as they are said."""
+    wrong = []
+    by_name = dict(RECIPES)
+    for verdict in advice.verdicts:
+        for way in verdict.ways_out:
+            settings, its_work, its_cluster = by_name[verdict.recipe], work, cluster
+            if size := re.search(r"buffer_size=(\d+)", way):
+                settings = replace(settings, param_buffer_size=int(size[1]))
+            if samples := re.search(r"--micro-batch (\d+)", way):
+                its_work = replace(its_work, micro_batch=int(samples[1]))
+            if "--checkpointing" in way:
+                its_work = replace(its_work, checkpointing=True)
+            if gpus := re.search(r"(\d+) such GPUs", way):
+                its_cluster = Cluster(int(gpus[1]))
+            if nodes := re.search(r"(\d+) such nodes", way):
+                its_cluster = Cluster(cluster.gpus, int(nodes[1]))
+            found = advise([(verdict.recipe, settings)], SEVENTY, its_cluster, its_work, limits)
+            if found.recommended is None:
+                wrong.append(f"{verdict.recipe}: {way}")
+    return wrong
+
+
+@pytest.mark.parametrize("cluster", [Cluster(1), Cluster(8), Cluster(8, 2), Cluster(3)])
+@pytest.mark.parametrize("host", [None, 256 * GIB, 1024 * GIB])
+@pytest.mark.parametrize("work", [ONE, Workload(64, 2048), Workload(8, 4096, checkpointing=True)])
+def test_a_way_out_is_a_whole_one(cluster: Cluster, host: int | None, work: Workload) -> None:
+    """What is told to help does: everything that is limited fits with it."""
+    limits = Limits(80 * GIB, host, 2048 * GIB)
+    advice = advise(RECIPES, SEVENTY, cluster, work, limits)
+    assert judged(advice, work, cluster, limits) == []
+    assert any(verdict.ways_out for verdict in advice.verdicts)

@@ -14,6 +14,7 @@ sys.path.insert(0, str(BENCHMARKS))
 import memory as predictions  # noqa: E402
 
 RUNS = predictions.rows(BENCHMARKS / "measured" / "h200.jsonl")
+LLAMA = predictions.rows(BENCHMARKS / "measured" / "h200-llama-1b.jsonl")
 LARGEST = predictions.rows(BENCHMARKS / "measured" / "h200-largest.jsonl")
 
 
@@ -34,6 +35,12 @@ def test_the_largest_batch_is_within_a_tenth(row: dict[str, Any]) -> None:
     assert row["fits"] * 0.9 <= found < row["too_many"] * 1.1
     if row["fits"] > 10:
         assert found == pytest.approx(row["fits"], rel=0.10)
+
+
+@pytest.mark.parametrize("row", LLAMA, ids=[f"{row['name']}-{n}" for n, row in enumerate(LLAMA)])
+def test_what_lies_beside_the_allocator(row: dict[str, Any]) -> None:
+    """CUDA's context and NCCL; none of these rows is of one GPU."""
+    assert predictions.predicted_beside(row) == pytest.approx(row["beside_gib"], abs=0.03)
 
 
 def test_below_batch_8_the_step_decides() -> None:

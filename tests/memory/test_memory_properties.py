@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zlaunch.memory.activations import Workload
-from zlaunch.memory.advice import largest_micro_batch
 from zlaunch.memory.estimate import Cluster, estimate
+from zlaunch.memory.fit import largest_micro_batch
 from zlaunch.memory.guess import guess_shape
 from zlaunch.memory.settings import Settings
 from zlaunch.memory.states import constant_states, new_gradients

@@ -11,7 +11,14 @@ import pytest
 from zlaunch.errors import ConfigError, InputError
 from zlaunch.memory.guess import guess_shape
 from zlaunch.memory.model_config import shape_of_config
-from zlaunch.memory.safetensors import LONGEST, Stored, header_length, packed, parse_header, shards
+from zlaunch.memory.safetensors import (
+    LONGEST,
+    Stored,
+    header_length,
+    packed,
+    parse_header,
+    parse_index,
+)
 from zlaunch.memory.sizes import gib, human, parse_bytes, parse_count
 from zlaunch.memory.stored_shape import shape_of_stored, with_stored
 
@@ -26,13 +33,23 @@ from zlaunch.memory.stored_shape import shape_of_stored, with_stored
         ("1.5TiB", 3 * 2**39),
         ("2TB", 2 * 10**12),
         ("512 MiB", 2**29),
-        ("1024", 1024),
-        ("1024 bytes", 1024),
+        ("1048576", 2**20),
+        ("85899345920", 80 * 2**30),
+        ("85899345920 bytes", 80 * 2**30),
         ("81559mi", 81559 * 2**20),
     ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert parse_bytes(text, "--x") == size
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("80", "80GiB"), ("0.5", "0.5GiB"), ("81559", "81559MiB"), ("80b", "80GiB"), ("80k", "80GiB")],
+)
+def test_a_size_without_its_unit_is_not_taken_for_bytes(text: str, meant: str) -> None:
+    with pytest.raises(InputError, match=meant):
+        parse_bytes(text, "--gpu-memory")
 
 
 NO_SIZES = ["", "GiB", "-1g", "8 0g", "80GiBs", "1e3", "0", "0g", "nan", "9" * 40]
@@ -60,6 +77,13 @@ def test_what_is_no_count(text: str) -> None:
         assert "46.7b" in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["9e17", "1.1e14", "101t", "999999999999999"])
+def test_more_parameters_than_any_model_has(text: str) -> None:
+    with pytest.raises(InputError, match=r"10\^14"):
+        parse_count(text, "--params")
+    assert guess_shape(10**14).parameters == 10**14
+
+
 def test_sizes_are_shown_with_their_unit() -> None:
     assert human(80 * 2**30) == "80.0 GiB"
     assert human(50 * 2**20) == "50 MiB"
@@ -76,6 +100,8 @@ def test_a_guess_has_the_proportions_of_real_models(count: float, layers: tuple[
 def test_too_few_parameters() -> None:
     with pytest.raises(InputError, match="too few"):
         guess_shape(1000)
+    with pytest.raises(InputError, match="did you mean 7b"):
+        guess_shape(7)
 
 
 # config.json
@@ -106,15 +132,57 @@ def test_an_unknown_family_is_counted_by_the_generic_names_and_says_so() -> None
 @pytest.mark.parametrize("key", ["hidden_size", "num_hidden_layers", "num_attention_heads"])
 def test_what_is_missing_is_named(key: str) -> None:
     with pytest.raises(ConfigError, match=key) as caught:
-        read({key: ...})
+        read({key: ..., "model_type": "brandnew"})
     assert caught.value.where == "dir/config.json"
 
 
-@pytest.mark.parametrize("value", ["4096", -1, 0, 1.5, True, [1], 10**12, None])
-def test_a_wrong_number_is_shown_with_its_line(value: Any) -> None:
-    with pytest.raises(ConfigError, match="hidden_size") as caught:
-        read({"hidden_size": value})
-    assert str(caught.value.where) == "dir/config.json" + (":6" if value is not None else "")
+def test_what_a_known_family_leaves_out_is_taken_from_its_class_and_said() -> None:
+    shape = read({"num_hidden_layers": ..., "hidden_size": None})
+    assert (shape.layers, shape.hidden) == (32, 4096)
+    assert "hidden_size 4096, num_hidden_layers 32" in shape.notes[0]
+    assert read().notes == ()
+
+
+WRONG = ["4096", -1, 0, 1.5, True, [1], [1] * 10_000, {}, 10**12, 10**300, float("nan"), 1e400]
+
+
+@pytest.mark.parametrize("value", WRONG, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("key", ["hidden_size", "vocab_size", "num_attention_heads"])
+def test_a_wrong_number_is_shown_with_its_line(key: str, value: Any) -> None:
+    line = 4 + list(LLAMA).index(key)  # `{`, and the list at the top takes three lines
+    with pytest.raises(ConfigError, match=key) as caught:
+        read({key: value})
+    assert str(caught.value.where) == f"dir/config.json:{line}"
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"tie_word_embeddings": "false"}, "true or false"),
+        ({"model_type": ["llama"]}, "model_type"),
+        ({"model_type": "lla\x1b[31mma"}, "model_type"),
+        ({"num_hidden_layers": 10**9}, "10,000 at most"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": [[1]]}, "list of whole numbers"),
+        ({"model_type": "qwen3_moe", "mlp_only_layers": 3}, "list of whole numbers"),
+        ({"model_type": "mixtral", "num_local_experts": -8}, "num_local_experts"),
+        ({"hidden_size": 10**8, "intermediate_size": 10**8}, "more than any"),
+        ({"num_key_value_heads": {}}, "num_key_value_heads"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        read(changes)
+
+
+def test_layers_with_experts_are_counted_and_not_walked_through() -> None:
+    """As many as transformers makes of the same keys, however many layers there are."""
+    table = {"model_type": "qwen3_moe", "num_experts": 4, "moe_intermediate_size": 8}
+    for layers, step, only in ((7, 1, []), (7, 2, [1, 2, 99, -1]), (10_000, 3, [2, 5]), (3, 9, [])):
+        changes = {"num_hidden_layers": layers, "decoder_sparse_step": step}
+        shape = read({**table, **changes, "mlp_only_layers": only})
+        dense = sum(i in only or (i + 1) % step != 0 for i in range(layers))
+        assert shape.experts is not None and shape.experts.dense_layers == dense
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "[" * 100_000, '{"a": 1,}', "null"])
@@ -174,9 +242,11 @@ def test_vision_and_text() -> None:
     shape = read({"model_type": "llava", "text_config": LLAMA, "vision_config": vision}, {})
     text = read()
     assert shape.layers == 2 and shape.hidden == 64
-    assert text.parameters < shape.parameters < text.parameters + 50_000
-    assert not shape.exact
-    broken = read({"model_type": "llava", "text_config": LLAMA, "vision_config": {"depth": -1}}, {})
+    assert text.parameters < shape.parameters
+    unknown = read({"model_type": "new", "text_config": LLAMA, "vision_config": vision}, {})
+    assert text.parameters < unknown.parameters < text.parameters + 50_000
+    assert shape.exact and not unknown.exact
+    broken = read({"model_type": "new", "text_config": LLAMA, "vision_config": {"depth": -1}}, {})
     assert broken.parameters == text.parameters
 
 
@@ -238,13 +308,22 @@ def test_headers_that_are_none(text: bytes) -> None:
 
 
 def test_an_index_names_files_of_its_own_folder_only() -> None:
-    assert shards({"weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors"}}, "i") == (
-        "m-1.safetensors",
-        "m-2.safetensors",
-    )
-    for bad in ({}, {"weight_map": []}, {"weight_map": {"a": "../../etc/passwd"}}, None):
+    index = parse_index({"weight_map": {"a": "m-2.safetensors", "b": "m-1.safetensors"}}, "i")
+    assert index.files == ("m-1.safetensors", "m-2.safetensors")
+    bad: list[Any] = [{}, [1], None, {"weight_map": []}]
+    bad += [
+        {"weight_map": {"a": value}} for value in ("../../etc/passwd", [1], 1, None, "", "\x1b")
+    ]
+    for one in bad:
         with pytest.raises(ConfigError):
-            shards(bad, "i")
+            parse_index(one, "i")
+
+
+def test_an_index_whose_tensors_are_not_in_its_files() -> None:
+    index = parse_index({"weight_map": {"a": "m.safetensors", "b": "m.safetensors"}}, "i")
+    index.check((Stored("a", "F32", (1,)), Stored("b", "F32", (1,))), "i")
+    with pytest.raises(ConfigError, match="1 tensors"):
+        index.check((Stored("a", "F32", (1,)),), "i")
 
 
 STORED = (
@@ -274,12 +353,14 @@ def test_tensors_win_over_the_config() -> None:
     assert "61,952" in known.notes[0] and known.parameters == 61_952
 
 
-def test_packed_weights_say_nothing_about_their_number() -> None:
-    quantized = (Stored("layers.0.weight", "I32", (100, 100)), Stored("n", "BF16", (10,)))
+def test_packed_weights_that_nobody_knows() -> None:
+    quantized = (Stored("layers.0.weird", "I32", (100, 100)), Stored("n", "BF16", (10,)))
     assert packed(quantized) == "I32" and packed(STORED) is None and packed(()) is None
     with pytest.raises(ConfigError, match="packed as I32"):
         shape_of_stored(quantized, "q")
     assert with_stored(read(), quantized, "q").parameters == read().parameters
+    unknown = with_stored(read({"model_type": "brandnew"}), quantized, "q")
+    assert not unknown.exact and "not known" in unknown.notes[-1]
 
 
 @pytest.mark.parametrize("stored", [(), STORED[1:3], STORED[:1]])

@@ -68,6 +68,19 @@ def test_who_holds_the_token_comes_in() -> None:
         assert pair.joiner.read(pair.door.answer(answer)) == answer
 
 
+odd = st.binary(max_size=40).map(lambda data: os.fsdecode(data.replace(b"\0", b"")))
+
+
+@given(args=st.lists(odd, max_size=4), cwd=odd, env=st.dictionaries(odd, odd, max_size=3))
+def test_what_a_node_runs_arrives_byte_for_byte(
+    args: list[str], cwd: str, env: dict[str, str]
+) -> None:
+    pair = Pair()
+    hello = replace(HELLO, prefix=(*args, "job.py"), args=tuple(args), cwd=cwd, env=env)
+    pair.door.feed(pair.joiner.meet(pair.challenge(), hello))
+    assert pair.door.hello == hello
+
+
 @given(st.lists(st.integers(0, 2000), max_size=5))
 def test_in_whatever_pieces(cuts: list[int]) -> None:
     pair = Pair()

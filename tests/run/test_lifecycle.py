@@ -9,26 +9,40 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from zlaunch.run.actions import Action, CheckNodes, Finish, SetDeadline, StartWorkers, StopWorkers
-from zlaunch.run.lifecycle import (
+from zlaunch.run.actions import (
+    Action,
+    CheckNodes,
+    Finish,
+    JudgeFailure,
+    SetDeadline,
+    StartWorkers,
+    StopWorkers,
+)
+from zlaunch.run.lifecycle import step
+from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, Started, Told
+from zlaunch.run.state import (
     AgentLost,
     DeadlinePassed,
+    FailureJudged,
     Happening,
     Interrupted,
+    LimitRanOut,
     NodesFit,
     NodesUnfit,
     Phase,
+    Rules,
     RunState,
-    step,
 )
-from zlaunch.run.messages import Closed, Exit, Exited, Output, Ready, Refused, Started, Told
 
 NODES = {0: frozenset({0, 1}), 1: frozenset({2, 3})}
 GRACE = 30.0
+RULES = Rules(GRACE)
 READY = [Ready(0, 100, 29500), Ready(1, 200, 29501), NodesFit("10.0.0.1", 29500)]
 INT, TERM, HUP = (Interrupted(s) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 NODE0_LOST, NODE1_LOST = AgentLost(0, "node 0 gone"), AgentLost(1, "node 1 gone")
+NOW = Interrupted(signal.SIGTERM, at_once=True)
 LATER = DeadlinePassed()
+HANGS = LimitRanOut("no progress")
 
 Timed = Happening | tuple[float, Happening]
 
@@ -48,18 +62,28 @@ def closed(*ranks: int) -> list[Happening]:
 class History:
     """Lets things happen one second apart, or at the time given with them."""
 
-    def __init__(self, events: Sequence[Timed] = ()) -> None:
-        self.state = RunState.begin(NODES, GRACE)
+    def __init__(self, events: Sequence[Timed] = (), rules: Rules = RULES) -> None:
+        self.state = RunState.begin(NODES, rules)
         self.now = 1000.0
         self.actions: list[Action] = []
         for event in events:
             self.happen(event)
 
     def happen(self, event: Timed) -> tuple[Action, ...]:
+        """Let it happen; a first failure is found to be the rank's own, a moment later."""
         after, what = event if isinstance(event, tuple) else (1.0, event)
+        actions = self.step(what, after)
+        if self.is_in(Phase.FAILING):
+            assert actions == (SetDeadline(self.now + 0.1),)
+            (judge,) = self.step(LATER, 0.1)
+            assert isinstance(judge, JudgeFailure)
+            actions = self.step(FailureJudged(True), 0.0)
+        return actions
+
+    def step(self, event: Happening, after: float) -> tuple[Action, ...]:
         self.now += after
-        self.state, actions = step(self.state, what, self.now)
-        self.actions += actions
+        self.state, actions = step(self.state, event, self.now)
+        self.actions += [action for action in actions if not isinstance(action, JudgeFailure)]
         return actions
 
     def is_in(self, phase: Phase) -> bool:
@@ -154,6 +178,10 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
     "refused after a failure": ([end(0, 3), Refused(2, "no"), *closed(0, 1, 3)], [GRACE], 3),
     "INT": ([INT, *(killed(r, 15) for r in range(4)), *closed(0, 1, 2, 3)], [GRACE], 130),
     "INT, and all end well": ([INT, *map(end, range(4)), *closed(0, 1, 2, 3)], [GRACE], 130),
+    "stop --now": ([NOW, *closed(0, 1, 2, 3)], [0.0], 143),
+    "stop, and --now at once": ([TERM, (0.1, NOW), *closed(0, 1, 2, 3)], [GRACE, 0.0], 143),
+    "a node was told, and --now": ([Told(1, 15), NOW, *closed(*range(4))], [GRACE, 0.0], 143),
+    "stop --now twice": ([NOW, NOW, *closed(0, 1, 2, 3)], [0.0], 143),
     "TERM": ([TERM, *closed(0, 1, 2, 3)], [GRACE], 143),
     "HUP": ([HUP, *closed(0, 1, 2, 3)], [GRACE], 129),
     "a failure after INT": ([INT, end(0, 1), *closed(0, 1, 2, 3)], [GRACE], 130),
@@ -196,6 +224,20 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
         [GRACE],
         7,
     ),
+    "a limit runs out": (
+        [HANGS, *(killed(r, 15) for r in range(4)), *closed(*range(4))],
+        [GRACE],
+        124,
+    ),
+    "a limit runs out, and all end well": (
+        [HANGS, HANGS, *map(end, range(4)), *closed(*range(4))],
+        [GRACE],
+        124,
+    ),
+    "a limit runs out, then a failure": ([HANGS, end(1, 3), *closed(*range(4))], [GRACE], 124),
+    "a limit runs out, then INT": ([HANGS, INT, *closed(*range(4))], [GRACE, 0.0], 124),
+    "INT, then a limit runs out": ([INT, HANGS, *closed(*range(4))], [GRACE], 130),
+    "a failure, then a limit runs out": ([end(1, 3), HANGS, *closed(*range(4))], [GRACE], 3),
     "INT three times": ([INT, INT, INT, INT, *closed(0, 1, 2, 3)], [GRACE, 0.0], 130),
 }
 
@@ -228,6 +270,7 @@ STARTING: dict[str, tuple[list[Timed], int]] = {
     "agent lost while the other is ready, then INT": ([READY[0], NODE1_LOST, INT], 130),
     "agent lost, then INT": ([NODE0_LOST, INT], 130),
     "INT": ([INT], 130),
+    "stop --now with one ready": ([READY[1], NOW], 143),
     "TERM with one ready": ([READY[1], TERM], 143),
     "a node is told to stop": ([READY[1], Told(1, 2)], 130),
 }
@@ -244,7 +287,7 @@ def test_history_before_the_start(events: list[Timed], exit_code: int) -> None:
 def test_once_a_node_is_lost_the_others_are_waited_for_so_long_only() -> None:
     history = History([NODE0_LOST])
     (deadline,) = history.actions
-    assert deadline == SetDeadline(history.now + history.state.patience)
+    assert deadline == SetDeadline(history.now + history.state.rules.patience)
     history.happen(DeadlinePassed())
     assert history.is_in(Phase.DONE)
     assert history.state.outcome.trouble == NODE0_LOST.reason
@@ -319,8 +362,56 @@ def test_the_deadline_ladder() -> None:
     history.happen(Closed(1))
     history.happen((30, LATER))
     (finish,) = history.finishes
-    assert finish.outcome.trouble == "ranks 0, 2, 3 could not be killed"
+    assert finish.outcome.trouble == "ranks 0, 2-3 could not be killed"
     assert history.exit_code == 130
+
+
+def failing(*events: Timed) -> History:
+    """Rank 2 has failed just now."""
+    history = History([*READY, *events])
+    assert history.step(end(2, 7), 1.0) == (SetDeadline(history.now + 0.1),)
+    return history
+
+
+def test_others_have_a_moment_to_say_why_a_rank_failed() -> None:
+    history = failing()
+    assert history.step(LATER, 0.1) == (JudgeFailure(2),)
+    stop, _ = history.step(FailureJudged(True), 0.0)
+    assert stop == StopWorkers(GRACE, "rank 2 failed")
+
+
+def test_and_more_of_it_where_the_rank_lost_another_one() -> None:
+    history = failing()
+    failed_at = history.now
+    history.step(LATER, 0.1)
+    assert history.step(FailureJudged(False), 0.0) == (SetDeadline(failed_at + 0.5),)
+    assert history.step(end(0, 1), 0.1) == ()
+    stop, _ = history.step(LATER, 0.3)
+    assert stop == StopWorkers(GRACE, "rank 2 failed")
+    for event in [killed(1, 15), killed(3, 15), *closed(0, 1, 2, 3)]:
+        history.step(event, 0.0)
+    assert history.exit_code == 7
+
+
+def test_nobody_is_stopped_where_all_end_in_that_moment() -> None:
+    history = failing()
+    for event in [end(0, 1), end(1), end(3), *closed(0, 1, 2, 3)]:
+        history.step(event, 0.01)
+    assert history.stops == []
+    assert history.exit_code == 7
+    assert history.step(FailureJudged(True), 0.0) == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "stops"), [(INT, [GRACE]), (Told(0, 15), [GRACE]), (NODE1_LOST, [GRACE])]
+)
+def test_what_ends_that_moment(event: Happening, stops: list[float]) -> None:
+    history = failing()
+    history.step(event, 0.05)
+    assert history.stops == stops
+    for one in closed(0, 1, 2, 3):
+        history.step(one, 0.0)
+    assert history.exit_code == 7
 
 
 def test_what_the_outcome_tells() -> None:
@@ -335,7 +426,7 @@ def test_what_the_outcome_tells() -> None:
 
 
 anything = st.one_of(
-    st.sampled_from([*READY, NODE0_LOST, NODE1_LOST, INT, TERM, HUP, LATER, LATER]),
+    st.sampled_from([*READY, NODE0_LOST, NODE1_LOST, INT, TERM, HUP, NOW, LATER, LATER, HANGS]),
     st.builds(end, st.integers(0, 3), st.sampled_from([0, 0, 0, 1, 255])),
     st.builds(killed, st.integers(0, 3), st.sampled_from([6, 9, 15])),
     st.builds(Closed, st.integers(0, 3)),
@@ -351,8 +442,11 @@ def _may_exit(rank: int, state: RunState) -> bool:
     return state.phase is not Phase.STARTING and rank not in state.exits
 
 
+happenings = st.lists(st.tuples(st.sampled_from([0.0, 0.1, 1.0, 60.0]), anything), max_size=25)
+
+
 @settings(deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 1.0, 60.0]), anything), max_size=25))
+@given(happenings)
 def test_any_history_ends_once_and_never_with_0_when_something_was_amiss(
     events: list[tuple[float, Happening]],
 ) -> None:
@@ -374,6 +468,7 @@ def test_any_history_ends_once_and_never_with_0_when_something_was_amiss(
         else:
             failed = isinstance(event, Exited) and event.exit.status != 0
             amiss |= failed or isinstance(event, (AgentLost, Told, Interrupted, Refused))
+            amiss |= event == HANGS and before.phase in (Phase.STARTING, Phase.RUNNING)
         assert all(a.at > history.now for a in actions if isinstance(a, SetDeadline))
     assert history.actions.count(StartWorkers("10.0.0.1", 29500)) <= 1
     assert sorted(history.stops, reverse=True) == history.stops

@@ -4,25 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 from collections.abc import Iterable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import zlaunch
 from zlaunch.run.messages import (
     Closed,
     Exit,
     Exited,
     Farewell,
     FindRoute,
+    Input,
+    InputTaken,
     Inspect,
     Inspected,
+    Lease,
+    Leased,
+    Leave,
     Listen,
     Listening,
     Message,
+    Note,
     Output,
     Ping,
     Pong,
@@ -30,16 +39,23 @@ from zlaunch.run.messages import (
     Reached,
     Ready,
     Refused,
+    Resize,
     Routed,
     Signal,
+    Stacks,
     Start,
     Started,
     Stop,
+    TakeStacks,
+    TakeUsage,
     Told,
+    Usage,
+    Used,
 )
+from zlaunch.run.orders import STACK_SIGNALS
 from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.facts import Facts, Gpu, Question
-from zlaunch.spec.worker import NodePlan, WorkerSpec
+from zlaunch.spec.worker import NodePlan, Operators, Preload, WorkerSpec
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -50,7 +66,12 @@ numbers = st.integers(-(2**63), 2**63)
 moments = st.floats(allow_nan=False)
 environments = st.dictionaries(typed, typed, max_size=4)
 specs = st.builds(
-    WorkerSpec, ranks, st.lists(typed, max_size=5).map(tuple), environments, st.none() | typed
+    WorkerSpec,
+    ranks,
+    st.lists(typed, max_size=5).map(tuple),
+    environments,
+    st.none() | typed,
+    st.sampled_from(["null", "pipe", "terminal"]),
 )
 plans = st.builds(NodePlan, numbers, environments, st.lists(specs, max_size=3).map(tuple))
 exits = st.builds(Exit, code=numbers) | st.builds(Exit, signal=numbers)
@@ -59,6 +80,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Started, ranks, numbers, moments),
     st.builds(Refused, ranks, typed),
     st.builds(Output, ranks, st.binary()),
+    st.builds(Input, ranks, st.binary()),
+    st.builds(InputTaken, ranks, numbers, st.booleans()),
     st.builds(Exited, ranks, exits, moments),
     st.builds(Closed, ranks),
     st.builds(Start, plans, moments),
@@ -95,6 +118,8 @@ SENT: list[Message] = [
     Ready(0, 17, 29500),
     Ready(1, 18, 29501, "fd00::1", "10.0.0.9"),
     Pong(2, 1.5),
+    TakeUsage(),
+    Used(1, 2.5, {"3": {"cpu": 1.25, "rss": 4096}, "4": {}}),
     Inspect(NodePlan(1, {}, ()), Question(script="a b.py", packages=("torch",), nvml="x\n"), 30.0),
     Inspected(1, Facts()),
     Inspected(
@@ -114,13 +139,35 @@ SENT: list[Message] = [
     Routed(0, "10.0.0.1"),
     FindRoute("10.0.0.2"),
     Ping(15.0),
+    Lease("run", (0, "GPU-1"), 1, True, "/l", 5, ((0, "GPU-1", ("MIG-1",)), (1, "GPU-2", ()))),
+    Lease("run", (3,), 1, nvml="x\n"),
+    Leased(1, (3, "MIG-1"), note="é"),
+    Leased(0, busy="GPU 0 is held", problem="no driver"),
+    Leave(devices=True),
+    Leave(queue=True),
     Start(NodePlan(1, {"A": "\udcff"}, (WorkerSpec(3, ("", "a\nb", "é"), {}, None),)), 30.0),
     Start(NodePlan(0, {}, (), True, "/opt/python", (("/run/x/", ""), ("/c", "{}"))), 1.0),
+    Start(NodePlan(0, {}, ()), 1.0, "import os\n"),
+    TakeStacks(7, 2.5, "often"),
+    Stacks(3, 7, 1.5),
+    Stacks(3, 7, 1.5, ("a\n", "b"), "", "7f01", Usage(1.5, 2.5, 3, 100, 0), ({"group": "0"},)),
     Output(3, b"\x00\xff\r\n"),
     Output(3, b""),
+    Input(3, b"\x00\xff\r\n\x04"),
+    Input(2**32 - 1, b""),
+    InputTaken(3, 1 << 40, closed=True),
+    Resize(0, 24, 80),
+    Start(NodePlan(0, {}, (WorkerSpec(0, ("x",), {}, "/", "terminal"),)), 1.0),
     Exited(3, Exit(signal=9), 1.5),
     Closed(3),
     Told(1, 15),
+    Note(1, "cold start: é"),
+    Note(1, "a lock was left", "warning"),
+    Start(
+        NodePlan(0, {}, (), preload=Preload(((1, "import é"),), (("a", "b"),), 2.5, asked=True)),
+        1.0,
+    ),
+    Start(NodePlan(0, {}, (), operators=Operators((("a", "A"),), (("b", "c"),), 2.5)), 1.0),
     Farewell(143, "run r was stopped by SIGTERM"),
 ]
 
@@ -160,6 +207,8 @@ def test_json_frames_are_ascii() -> None:
         frame("X", b""),
         frame("\0", b"{}"),
         frame("O", b"\x00\x00\x01"),  # no room for the rank
+        frame("I", b"\x00\x00\x01"),
+        frame("J", b'{"type": "Input", "rank": 1, "data": ""}'),
         frame("J", b""),
         frame("J", b"no JSON"),
         frame("J", b"\xff\xfe"),
@@ -198,7 +247,7 @@ def test_what_came_before_garbage_is_still_given() -> None:
 
 
 @relaxed
-@given(st.binary(max_size=64), st.sampled_from("JO?"))
+@given(st.binary(max_size=64), st.sampled_from("JOI?"))
 def test_any_frame_is_a_message_or_refused(body: bytes, kind: str) -> None:
     try:
         (message,) = decode([frame(kind, body)])
@@ -213,3 +262,9 @@ def test_any_frame_is_a_message_or_refused(body: bytes, kind: str) -> None:
 )
 def test_status_is_what_a_shell_gives(end: Exit, status: int) -> None:
     assert end.status == status
+
+
+def test_the_signals_that_stacks_are_asked_by_are_the_handler_s_own() -> None:
+    source = (Path(zlaunch.__file__).parent / "workers" / "stack_handler.py").read_text()
+    (said,) = re.findall(r"^ALL, MAIN = (\d+), (\d+)$", source, re.MULTILINE)
+    assert tuple(map(int, said)) == STACK_SIGNALS

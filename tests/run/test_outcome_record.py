@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from zlaunch.run.messages import Exit, Exited
-from zlaunch.run.outcome import Outcome
+from zlaunch.run.outcome import Attempt, Outcome
 from zlaunch.run.record import RunRecord
 
 CLEAN = Exited(0, Exit(code=0), 3.0)
@@ -28,6 +28,8 @@ OUTCOMES = {
     "trouble": (Outcome(ALL_CLEAN, trouble="agent lost"), 125, "failed"),
     "trouble and INT": (Outcome({}, stopped_by=2, trouble="agent lost"), 130, "stopped"),
     "failed, and trouble": (Outcome({1: FAILED}, FAILED, trouble="agent lost"), 3, "failed"),
+    "a limit ran out": (Outcome({2: KILLED}, limit="--exit-limit"), 124, "failed"),
+    "a limit ran out, then INT": (Outcome({}, stopped_by=2, limit="late"), 124, "failed"),
     "an end that nobody claimed": (Outcome({0: CLEAN, 2: KILLED}), 125, "failed"),
 }
 
@@ -65,18 +67,40 @@ def test_round_trip(outcome: Outcome) -> None:
 
 
 def test_what_is_kept_of_the_outcome() -> None:
-    ends = {2: KILLED, 0: CLEAN, 1: FAILED}
-    outcome = Outcome(ends, FAILED, stopped_by=2, trouble="slow")
+    ends = {2: replace(KILLED, told=True), 0: CLEAN, 1: FAILED}
+    past = (Attempt(0, 90.5, FAILED),)
+    outcome = Outcome(ends, FAILED, stopped_by=2, trouble="slow", past=past, attempts=2)
     assert RECORD.ended_with(outcome, 6.0).outcome == {
         "first_failure": 1,
         "stopped_by": 2,
         "trouble": "slow",
+        "limit": None,
+        "attempts": 2,
         "exits": {
             "0": {"code": 0, "signal": None, "at": 3.0},
-            "1": {"code": 3, "signal": None, "at": 4.0},
-            "2": {"code": None, "signal": 9, "at": 5.0},
+            "1": {"code": 3, "signal": None, "at": 4.0, "told": False, "signs": {}},
+            "2": {"code": None, "signal": 9, "at": 5.0, "told": True, "signs": {}},
         },
+        "past": [
+            {
+                "attempt": 0,
+                "seconds": 90.5,
+                "first_failure": 1,
+                "code": 3,
+                "signal": None,
+                "at": 4.0,
+                "told": False,
+                "signs": {},
+            }
+        ],
     }
+
+
+def test_whether_anything_was_started() -> None:
+    """A node that is lost with all its ranks tells no end of any."""
+    assert RECORD.ended_with(Outcome({}, trouble="agent lost"), 6.0).nothing_started
+    assert not RECORD.ended_with(Outcome({}, trouble="agent lost", attempts=1), 6.0).nothing_started
+    assert not RECORD.ended_with(Outcome({0: CLEAN}), 6.0).nothing_started
 
 
 def test_what_a_newer_version_adds_is_left_aside() -> None:

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zlaunch.errors import SelectionError
-from zlaunch.spec.devices import Device, choose_slots, visible_slots
-from zlaunch.spec.slots import Slot, format_slots, parse_slots
+from zlaunch.spec.device import Device
+from zlaunch.spec.devices import choose_slots, visible_slots
+from zlaunch.spec.slots import Slot, format_slots, gpu_in_words, gpus_in_words, parse_slots
 
 
 def box(count: int) -> tuple[Device, ...]:
@@ -252,3 +253,12 @@ def test_any_environment_is_read_or_refused(env: str, devices: tuple[Device, ...
 @given(st.lists(st.integers(0, 40) | st.sampled_from(["GPU-a", "MIG-b/1/0"]), min_size=1))
 def test_slots_are_written_as_they_can_be_read(slots: list[Slot]) -> None:
     assert list(parse_slots(format_slots(slots), "--gpus")) == slots
+
+
+def test_an_identifier_says_by_itself_that_it_is_a_gpu() -> None:
+    assert [gpu_in_words(slot) for slot in (3, "3", "GPU-1a", "MIG-2b")] == [
+        *("GPU 3", "GPU 3", "GPU-1a", "MIG-2b"),
+    ]
+    assert gpus_in_words((0, 1, 2, 5)) == "GPUs 0-2,5"
+    assert gpus_in_words((2,)) == "GPU 2"
+    assert gpus_in_words(("GPU-1a", "MIG-2b")) == "GPU-1a,MIG-2b"

@@ -69,6 +69,9 @@ def test_every_name_on_uneven_nodes() -> None:
         "OMP_NUM_THREADS": "2",
         "PYTHONUNBUFFERED": "1",
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1",
+        "ZLAUNCH_RESTART_COUNT": "0",
+        "TORCH_FR_DUMP_TEMP_FILE": "/state/run7/flight/rank-",
+        "ZLAUNCH_NODE_RANK": "1",
         "ZLAUNCH_RUN_ID": "run7",
         "ZLAUNCH_RUN_DIR": "/state/run7",
         "ZLAUNCH_DS_CONFIG": "/state/run7/ds_config.json",
@@ -81,11 +84,19 @@ def test_local_ranks_of_each_node() -> None:
 
 
 def test_an_outer_launch_does_not_shine_through() -> None:
-    names = set(seen()) - USERS_OWN - {"CUDA_DEVICE_ORDER"}
+    names = set(seen()) - USERS_OWN - {"CUDA_DEVICE_ORDER", "TORCH_FR_DUMP_TEMP_FILE"}
     outer = dict.fromkeys(names | {"ROLE_NAME"}, "outer")
     inside = seen(inherited=outer)
     assert "outer" not in inside.values()
     assert "ROLE_NAME" not in inside
+
+
+def test_a_flight_recorder_s_file_is_the_users_to_set_and_not_an_outer_launch_s() -> None:
+    name, outer = "TORCH_FR_DUMP_TEMP_FILE", {"ZLAUNCH_RUN_DIR": "/state/run6"}
+    assert seen(inherited={name: "/mine/"})[name] == "/mine/"
+    assert name not in seen(inherited={"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/mine/"})
+    inside = seen(inherited={**outer, name: "/state/run6/flight/rank-"})
+    assert inside[name] == "/state/run7/flight/rank-"
 
 
 def test_an_outer_config_does_not_shine_through_where_there_is_none() -> None:

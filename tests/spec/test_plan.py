@@ -52,6 +52,8 @@ def test_shape_of_the_json() -> None:
         "sent",
         "ds_config",
         "target",
+        "preload",
+        "operators",
     ]
     assert shown["run_id"] == "run7"
     assert shown["world_size"] == 3
@@ -72,6 +74,7 @@ def test_shape_of_the_json() -> None:
         "slot": 0,
         "argv": ["python", "-u", "train.py", "--lr", "1e-3"],
         "cwd": "/somewhere",
+        "stdin": "null",
     }
     assert [entry["rank"] for entry in shown["workers"]] == [0, 1, 2]
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from zlaunch.spec.redact import HIDDEN, is_secret, redact_arguments, redact_environment
+from zlaunch.spec.redact import (
+    HIDDEN,
+    is_secret,
+    redact_arguments,
+    redact_environment,
+    redact_shell,
+)
 
 
 @pytest.mark.parametrize(
@@ -82,3 +88,18 @@ def test_a_value_that_contains_another_leaves_no_rest() -> None:
     ):
         (shown,) = redact_arguments(["abcdefSECRETREST"], env)
         assert "SECRETREST" not in shown
+
+
+def test_of_a_command_for_the_shell_secrets_are_hidden_word_by_word() -> None:
+    env = {"MY_TOKEN": "open-sesame"}
+    shown = {
+        "notify-send 'over'  $X": "notify-send 'over'  $X",
+        "curl -d x https://hooks.example.com/T0/B0/xyz": "curl -d x https://hooks.example.com/***",
+        'curl "https://me:pw@h.org/a?b=c" -s': 'curl "https://me:***@h.org/***" -s',
+        "curl https://h.org": "curl https://h.org",
+        "curl -H 'Authorization: Bearer abc123'": "curl -H 'Authorization: Bearer ***",
+        "curl -u me:pw http://h/": "curl -u *** http://h/",
+        "API_KEY=abc tell --token abc --to me": "API_KEY=*** tell --token *** --to me",
+        "tell open-sesame": "tell ***",
+    }
+    assert {command: redact_shell(command, env) for command in shown} == shown

@@ -165,6 +165,19 @@ show(0, b"\r100%\n")
     assert seen.count("\n") == 2
 
 
+def test_a_prompt_is_there_still_when_another_rank_has_ended_its_line() -> None:
+    body = r"""
+show(1, b"name? ")
+show(0, b"hel")
+show(0, b"lo\n")
+loop.after(0.3, loop.stop)
+loop.run()
+"""
+    seen = on_terminal(body, NO_COLOR="1")
+    assert "a:0 | hello\n" in seen
+    assert seen.rpartition("hello")[2].count("b:1 | name? ") == 1
+
+
 def test_the_descriptor_of_others_stays_blocking() -> None:
     body = r'show(0, b"x\n"); console.say(f"{os.get_blocking(1)} {os.get_blocking(2)}")'
     assert on_pipes(body)[1] == "zlaunch: True True\n"

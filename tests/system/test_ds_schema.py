@@ -25,7 +25,7 @@ def cache(tmp_path_factory) -> SchemaCache:
 
 @pytest.fixture(scope="module")
 def asked(cache):
-    return cache.ask(None, os.environ)
+    return cache.ask(None, os.environ).schema
 
 
 def test_deepspeed_is_found_without_being_imported():
@@ -45,7 +45,7 @@ def test_the_answer_is_kept_for_the_user_alone(cache, asked):
 
 def test_a_second_look_starts_no_process(cache, asked, monkeypatch):
     monkeypatch.setattr("subprocess.run", None)
-    kept = cache.ask(None, {})
+    kept = cache.ask(None, {}).schema
     assert {key: kept[key] for key in asked} == asked
 
 
@@ -54,7 +54,7 @@ def test_another_interpreter_is_known_by_its_name(cache, asked, tmp_path):
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     assert cache.kept(str(python)) is None
-    assert cache.ask(str(python), os.environ)["version"] == asked["version"]
+    assert cache.ask(str(python), os.environ).schema["version"] == asked["version"]
     assert cache.kept(str(python))["sections"] == asked["sections"]
 
 
@@ -68,12 +68,35 @@ def test_a_damaged_file_is_asked_for_anew(cache, asked, content, tmp_path):
 
 
 def test_who_cannot_write_there_goes_without(asked):
-    assert SchemaCache({"XDG_CACHE_HOME": "/dev/null"}).ask(None, os.environ) == asked
+    assert SchemaCache({"XDG_CACHE_HOME": "/dev/null"}).ask(None, os.environ).schema == asked
 
 
 @pytest.mark.parametrize("python", ["/nowhere/python", "/bin/false", "/bin/true"])
-def test_an_interpreter_without_an_answer(python, tmp_path):
-    assert SchemaCache({"XDG_CACHE_HOME": str(tmp_path)}).ask(python, os.environ) is None
+def test_what_is_no_python(python, tmp_path):
+    asked = SchemaCache({"XDG_CACHE_HOME": str(tmp_path)}).ask(python, os.environ)
+    assert (asked.schema, asked.is_python) == (None, False)
+    assert python in asked.why
+
+
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [
+        (None, "has no DeepSpeed"),
+        ("import nothing_of_that_name", "No module named 'nothing_of_that_name'"),
+        ("raise RuntimeError('no CUDA here')", "RuntimeError: no CUDA here"),
+    ],
+)
+def test_a_python_without_a_schema_says_why(module, why, tmp_path):
+    """An interpreter of its own, with a DeepSpeed that cannot be imported or with none."""
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
+    python.chmod(0o755)
+    if module is not None:
+        (tmp_path / "deepspeed.py").write_text(module)
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    asked = SchemaCache({"XDG_CACHE_HOME": str(tmp_path)}).ask(str(python), env)
+    assert (asked.schema, asked.is_python) == (None, True)
+    assert why in asked.why
 
 
 def test_the_own_table_says_what_the_models_say(asked):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,8 @@ from zlaunch.run.record import FINISHED, LOST
 from zlaunch.system import follow as follow_module
 from zlaunch.system.changes import Changes
 from zlaunch.system.follow import Follower
-from zlaunch.system.rundir import RunDir, RunStore
+from zlaunch.system.run_store import RunStore
+from zlaunch.system.rundir import RunDir
 
 ROOT = Path(__file__).parents[2]
 LAUNCHER = """
@@ -22,7 +24,7 @@ import os, sys
 from pathlib import Path
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.record import RunRecord
-from zlaunch.system.rundir import RunStore
+from zlaunch.system.run_store import RunStore
 run = RunStore(Path(sys.argv[1])).run("r")
 run.create()
 record = RunRecord("r", None, "running", 1.0, ("x",), "/", 2, {}, os.getpid(), "0")
@@ -148,6 +150,22 @@ def test_a_run_that_has_ended_is_read_to_its_end(launcher: Launcher, news: None)
     follower.follow()
     follower.close()
     assert taken.data == {0: b"there is", 1: b""}
+
+
+def test_a_launcher_on_another_machine_is_looked_at_by_the_clock(
+    launcher: Launcher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a file system that both share, nobody tells of what the other one writes."""
+    (tmp_path / "deaf").mkdir()
+    monkeypatch.setattr(follow_module, "_watch", lambda _: Changes([tmp_path / "deaf"]))
+    record = launcher.run.read_record()
+    launcher.run.write_record(replace(record, host="another machine"))
+    launcher.write(0, b"first")
+    taken = Taken(launcher, ["write 1 6c617374", "kill"])
+    follower = Follower(launcher.run, {0: 0, 1: 0}, taken)
+    follower.follow()
+    follower.close()
+    assert taken.data == {0: b"first", 1: b"last"}
 
 
 def test_the_ranks_that_are_not_asked_for_are_left_out(launcher: Launcher) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from zlaunch.errors import BackendError
-from zlaunch.spec.devices import Device
+from zlaunch.spec.device import Device
 from zlaunch.system.gpus import discover
 
 GIB = 1024**3

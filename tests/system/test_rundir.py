@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +20,10 @@ from zlaunch.errors import InputError, ZlaunchError
 from zlaunch.run.messages import Exit, Exited
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.record import FINISHED, LOST, RUNNING, RunRecord
-from zlaunch.system.rundir import RunDir, RunStore, home_directory, new_run_id
+from zlaunch.system.launcher_end import LauncherEnd
+from zlaunch.system.run_removal import remove
+from zlaunch.system.run_store import RunStore, home_directory, new_run_id
+from zlaunch.system.rundir import RunDir
 
 ROOT = Path(__file__).parents[2]
 RECORD = RunRecord(
@@ -150,8 +154,17 @@ def test_an_id_that_begins_another_is_itself(store: RunStore) -> None:
 def test_an_ambiguous_prefix_names_the_runs(store: RunStore) -> None:
     made(store, "a1")
     made(store, "a2")
-    with pytest.raises(InputError, match=r"'a' begins the ids of 2 runs: a1, a2"):
+    with pytest.raises(
+        InputError, match=r"'a' begins the ids of 2 runs:\n  a2  running\n  a1  running"
+    ):
         store.find("a")
+
+
+@pytest.mark.parametrize("reference", ["", " "])
+def test_nothing_names_no_run_not_even_the_only_one(store: RunStore, reference: str) -> None:
+    made(store, "a")
+    with pytest.raises(InputError, match="RUN is empty"):
+        store.find(reference)
 
 
 @pytest.mark.parametrize("reference", ["nothing", "..", "/", "../home", "a/../a"])
@@ -189,7 +202,7 @@ LAUNCHER = """
 import json, sys
 from pathlib import Path
 from zlaunch.run.record import RunRecord
-from zlaunch.system.rundir import RunStore
+from zlaunch.system.run_store import RunStore
 record = RunRecord.from_json(json.loads(sys.argv[2]))
 run = RunStore(Path(sys.argv[1])).run(record.id)
 run.create()
@@ -199,12 +212,19 @@ sys.stdin.read()
 """
 
 
-def test_a_run_whose_launcher_was_killed_is_lost(store: RunStore) -> None:
+@contextmanager
+def living(store: RunStore) -> Iterator[subprocess.Popen[bytes]]:
+    """A launcher in a process of its own, whose run is there."""
     command = [sys.executable, "-c", LAUNCHER, str(store.home), json.dumps(RECORD.to_json())]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe) as launcher:
         assert launcher.stdout
         assert launcher.stdout.readline() == b"ready\n"
+        yield launcher
+
+
+def test_a_run_whose_launcher_was_killed_is_lost(store: RunStore) -> None:
+    with living(store) as launcher:
         run = store.run(RECORD.id)
         assert run.launcher_lives()
         assert run.read_record() == RECORD
@@ -249,7 +269,7 @@ def test_a_broken_record_does_not_hide_the_others(store: RunStore) -> None:
 
 
 def test_a_missing_record(store: RunStore) -> None:
-    with pytest.raises(ZlaunchError, match=r"run\.json cannot be read"):
+    with pytest.raises(ZlaunchError, match="run a is gone"):
         store.run("a").read_record()
 
 
@@ -271,3 +291,54 @@ def test_a_full_disk(small_disk: Path) -> None:
         run.write_text(run.ds_config, "x" * (1 << 20))
     assert not run.ds_config.exists()
     assert run.read_record().id == "a"
+
+
+# Removing
+
+
+def test_what_is_removed_is_the_run_alone(store: RunStore, tmp_path: Path) -> None:
+    """Links in it are removed as links; a run that is a link, too."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("kept")
+    for run_id in ("plain", "real"):
+        folder = store.home / "runs" / run_id
+        (folder / "logs").mkdir(parents=True)
+        (folder / "logs" / "out").symlink_to(outside)
+        (folder / "file").symlink_to(outside / "kept")
+    (store.home / "runs" / "real").rename(tmp_path / "moved")
+    (store.home / "runs" / "real").symlink_to(tmp_path / "moved")
+    for run_id in ("plain", "real"):
+        remove(store.run(run_id))
+    assert store.ids() == []
+    assert (outside / "kept").read_text() == "kept"
+    assert (tmp_path / "moved" / "logs").is_dir()
+
+
+def test_no_run_that_is_alive_is_removed(store: RunStore) -> None:
+    run = made(store, "a")
+    with pytest.raises(InputError, match="run a is running"):
+        remove(run)
+    assert run.has_record()
+
+
+# A launcher's end
+
+
+def test_the_end_of_a_launcher_wakes_who_waits(store: RunStore) -> None:
+    with living(store) as launcher:
+        end = LauncherEnd(store.run(RECORD.id))
+        assert not end.wait(0.1)
+        launcher.send_signal(signal.SIGKILL)
+        assert end.wait(60)
+        end.close()
+    past = LauncherEnd(store.run(RECORD.id))
+    assert past.wait(0)
+    past.close()
+
+
+def test_events_are_read_as_far_as_they_are_whole(store: RunStore) -> None:
+    run = made(store, "a")
+    assert run.read_events() == []
+    (run.path / "events.jsonl").write_bytes(b'{"rank": 1}\nnonsense\n[3]\n{"rank": 2}\n{"ra')
+    assert run.read_events() == [{"rank": 1}, {"rank": 2}]

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from zlaunch.run.messages import Exit
-from zlaunch.system.spawn import Process, enlarge_pipe
+from zlaunch.system.spawn import Process
+from zlaunch.system.stdio import enlarge_pipe
 
 ROOT = Path(__file__).parents[2]
 ENV = {"PATH": os.environ["PATH"]}

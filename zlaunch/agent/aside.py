@@ -67,14 +67,19 @@ class Aside:
         self._on_answer(answer if isinstance(answer, dict) else None)
 
 
+def become_child(parent: int) -> None:
+    """In a forked child: be no agent any more, and end with it."""
+    signal.set_wakeup_fd(-1)
+    for signum in (*_CAUGHT, signal.SIGCHLD):
+        signal.signal(signum, signal.SIG_DFL)
+    die_with(parent)
+    os.setsid()
+
+
 def _in_child(work: Callable[[], dict[str, Any]], writing: int, parent: int) -> None:
     """Work, answer, and end: nothing may go on in the agent's own code."""
     try:
-        signal.set_wakeup_fd(-1)
-        for signum in (*_CAUGHT, signal.SIGCHLD):
-            signal.signal(signum, signal.SIG_DFL)
-        die_with(parent)
-        os.setsid()
+        become_child(parent)
         try:
             answer = work()
         except Exception as error:  # a fault of ours; the node is not the worse for it

@@ -72,7 +72,8 @@ print("zlaunch answer " + json.dumps(answer))
 def inspect(plan: NodePlan, question: Question, within: float) -> Facts:
     """Look at this node as the first worker of `plan` will find it."""
     worker = plan.workers[0]
-    env = {**node_environment(plan), **worker.env}
+    shared = node_environment(plan)
+    env = {**shared, **worker.env}
     argv = with_interpreter(plan, worker)
     cwd = worker.cwd or str(Path.cwd())
     directory = _directory_problem(cwd)
@@ -82,6 +83,7 @@ def inspect(plan: NodePlan, question: Question, within: float) -> Facts:
         program=program,
         shm=_free(_SHM),
         arch_list=env.get("TORCH_CUDA_ARCH_LIST", ""),
+        visible=shared.get("CUDA_VISIBLE_DEVICES"),
     )
     if not directory and question.script:
         facts = replace(facts, script=script_digest(Path(cwd, question.script)))
@@ -163,7 +165,7 @@ def _ask_driver(facts: Facts, question: Question, within: float) -> Facts:
     from zlaunch.errors import BackendError
     from zlaunch.system.gpu_usage import look
 
-    _provide_nvml(question.nvml)
+    provide_nvml(question.nvml)
     try:
         found = look(timeout=within)
     except BackendError as error:
@@ -180,7 +182,7 @@ def _links(indices: list[int], within: float) -> dict[str, Any] | None:
     return None if links is None else links.to_json()
 
 
-def _provide_nvml(source: str) -> None:
+def provide_nvml(source: str) -> None:
     """Make pynvml importable from the launcher's copy: an agent sees no installed packages."""
     if source and "pynvml" not in sys.modules:
         module = ModuleType("pynvml")

@@ -27,7 +27,7 @@ from zlaunch.run.handshake import (
     OtherVersionError,
     WrongTokenError,
 )
-from zlaunch.run.messages import Farewell
+from zlaunch.run.messages import Farewell, Start
 from zlaunch.system.bounded import within
 from zlaunch.system.connection import end_watch, keep_watch
 
@@ -47,13 +47,21 @@ class Member:
     """One node's way into a run and through it. `endpoint` is node 0's address in words."""
 
     def __init__(
-        self, hello: Hello, where: tuple[str, int], token: bytes, heartbeat: float, say: Say
+        self,
+        hello: Hello,
+        where: tuple[str, int],
+        token: bytes,
+        heartbeat: float,
+        say: Say,
+        on_start: Callable[[Start], None] = lambda _: None,
     ) -> None:
+        """`on_start` is called once the workers of this node are being started."""
         self._hello = hello
         self._where = where
         self._token = token
         self._heartbeat = heartbeat
         self._say = say
+        self._on_start = on_start
         host, port = where
         self._node_0 = f"node 0 at [{host}]:{port}" if ":" in host else f"node 0 at {host}:{port}"
 
@@ -71,8 +79,9 @@ class Member:
                 return refused
             sock.settimeout(None)
             end_watch(sock)
-            leave_keeper_behind(sock.fileno())
-            agent = Agent(self._hello.node_rank, sock.fileno(), sock.fileno())
+            will = leave_keeper_behind(sock.fileno())
+            agent = _Agent(self._hello.node_rank, sock.fileno(), sock.fileno(), will)
+            agent.on_start = self._on_start
             agent.run()
         finally:
             sock.close()
@@ -193,6 +202,14 @@ class Member:
                 raise TimeLimitError(words) from error
             raise self._gone() from error
         return None if answer.kind == "begin" else Farewell(answer.exit_code, answer.words)
+
+
+class _Agent(Agent):
+    on_start: Callable[[Start], None]
+
+    def _start(self, order: Start) -> None:
+        super()._start(order)
+        self.on_start(order)
 
 
 def _look_up(host: str, port: int) -> list[Any] | Exception:

@@ -7,7 +7,7 @@ from zlaunch.agent.keeper import leave_keeper_behind
 
 def serve(node_rank: int) -> None:
     """Serve the link at stdin and stdout."""
-    leave_keeper_behind()
+    will = leave_keeper_behind()
     from zlaunch.agent.node import serve  # the keeper has no use for it
 
-    serve(node_rank)
+    serve(node_rank, will)

@@ -6,6 +6,8 @@ from typing import Protocol
 
 ENDED = "has ended"
 """How an agent shows that it is lost where its link came to an end."""
+WELL = "exit code 0"
+"""How an agent of this machine has ended that had seen to everything."""
 
 
 class Link(Protocol):
@@ -27,6 +29,10 @@ class Link(Protocol):
 
         Those of an agent that `began` are of the run; before, they are of the way to it.
         """
+        ...
+
+    def heard(self, words: str) -> tuple[str, ...]:
+        """Return what of these words, said beside the link, the user should know at once."""
         ...
 
     def hang_up(self) -> None:

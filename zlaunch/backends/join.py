@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from zlaunch.backends.lobby import Caller
+from zlaunch.errors import BackendError
 from zlaunch.run.handshake import Answer
 from zlaunch.system.connection import end_watch
 
@@ -37,6 +38,10 @@ class SocketLink:
         hello = self._hello
         said = f":\n{words}" if words else ""
         return f"the agent of node {hello.node_rank} on {hello.host} {how}{said}"
+
+    def heard(self, words: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Nothing is said beside the socket."""
+        return ()
 
     def hang_up(self) -> None:
         """Say that no more orders come; what the agent still says is taken, or it would be lost."""
@@ -66,11 +71,13 @@ class JoinBackend:
     """Hands out the connections of the nodes that have joined."""
 
     def __init__(self, joined: Mapping[int, Caller]) -> None:
-        self._joined = joined
+        self._joined = dict(joined)
 
     def open(self, node_rank: int, host: str) -> SocketLink:  # noqa: ARG002 - it is known already
-        """Return the link to the node."""
-        return SocketLink(self._joined[node_rank])
+        """Return the link to the node; it came by itself, so there is no other one."""
+        if node_rank not in self._joined:
+            raise BackendError(f"node {node_rank} has left")
+        return SocketLink(self._joined.pop(node_rank))
 
     def close(self) -> None:
         """Nothing is left once each link is closed."""

@@ -67,7 +67,10 @@ class Caller:
 
 
 class Lobby:
-    """Used once. `mine` is the hello that node 0 would say; `tell` is for -v, `say` is not."""
+    """Used once. `mine` is the hello that node 0 would say; `tell` is for -v, `say` is not.
+
+    `missing` hears for which nodes it waits, whenever that has changed.
+    """
 
     def __init__(
         self,
@@ -77,6 +80,7 @@ class Lobby:
         heartbeat: float,
         say: Say,
         tell: Say,
+        missing: Say = lambda _: None,
     ) -> None:
         self._listener = listener
         self._token = token
@@ -84,6 +88,7 @@ class Lobby:
         self._heartbeat = heartbeat
         self._say = say
         self._tell = tell
+        self._note_missing = missing
         self._loop = Loop()
         self._callers: list[Caller] = []
         self._strangers: set[tuple[str, str]] = set()
@@ -99,6 +104,7 @@ class Lobby:
         self._loop.after(_TELL_AFTER, self._tell_missing)
         self._loop.after(timeout, partial(self._give_up, timeout))
         if self._missing():
+            self._note_missing(self._describe_missing())
             self._loop.run()
         for caller in list(self._callers):
             self._drop(caller)
@@ -240,7 +246,9 @@ class Lobby:
         self.joined[hello.node_rank] = caller
         self._loop.watch(caller.sock.fileno(), READ, partial(self._leave, caller))
         self._tell(f"node {hello.node_rank} is {hello.host} ({caller.address})")
-        if not self._missing():
+        if self._missing():
+            self._note_missing(self._describe_missing())
+        else:
             self._loop.stop()
 
     def _leave(self, caller: Caller) -> None:
@@ -251,6 +259,7 @@ class Lobby:
         caller.sock.close()
         del self.joined[caller.hello.node_rank]
         self._say(f"node {caller.hello.node_rank} ({caller.hello.host}) has left again")
+        self._note_missing(self._describe_missing())
 
     def _reason(self, hello: Hello) -> str | None:
         """Why a node cannot take part, None where it can."""

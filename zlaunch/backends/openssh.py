@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from zlaunch.backends.process import ProcessLink
 from zlaunch.backends.remote import Entrance, explain_failure, ssh_reason
+from zlaunch.frozen import frozen
 from zlaunch.spec.hostfile import Host
 
 
-@dataclass(frozen=True)
+@frozen
 class SshOptions:
     """What the user said of SSH as a whole; `connect_timeout` in seconds."""
 

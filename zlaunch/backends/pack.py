@@ -6,9 +6,10 @@ one version, and nothing is written on the host.
 
 from __future__ import annotations
 
-import ast
 import base64
+import re
 import zlib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -69,19 +70,36 @@ def _sources() -> dict[str, tuple[bool, str]]:
         file = path / "__init__.py" if is_package else path.with_suffix(".py")
         if name in found or not file.is_file():
             continue
-        found[name] = (is_package, file.read_text("utf-8"))
+        found[name] = (is_package, bare(file.read_text("utf-8")))
         waiting += _imports(found[name][1])
         if "." in name:
             waiting.append(name.rpartition(".")[0])
     return found
 
 
-def _imports(source: str) -> list[str]:
-    names: list[str] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.append(node.module)
-            names += [f"{node.module}.{alias.name}" for alias in node.names]
-    return [name for name in names if name.split(".")[0] == "zlaunch"]
+def bare(source: str) -> str:
+    """The same program without most comments and docstrings; every line keeps its number.
+
+    By two patterns, since tokens would take longer than a host does to answer. A test holds every
+    module to it that the program stays the same.
+    """
+    without = re.sub(_DOCSTRING, _emptied, source, flags=re.MULTILINE)
+    return re.sub(_COMMENT, "", without, flags=re.MULTILINE)
+
+
+# Compiled when something is packed: who trains on this machine alone does not pay for it.
+_COMMENT = r"^[ \t]*#.*$"
+_DOCSTRING = r'^([ \t]*)r?"""(?:[^"\\]|"(?!"")|\\.)*"""$'
+_IMPORT = r"^[ \t]*(?:from (zlaunch[\w.]*) import (\([^)]*\)|.*)|import (zlaunch[\w.]*))"
+
+
+def _emptied(found: re.Match[str]) -> str:
+    return f'{found[1]}""' + "\n" * found[0].count("\n")
+
+
+def _imports(source: str) -> Iterator[str]:
+    """What it imports of ours: modules, and names that may be some. A parser takes far longer."""
+    for found in re.finditer(_IMPORT, source, re.MULTILINE):
+        module = found[1] or found[3]
+        yield module
+        yield from (f"{module}.{name}" for name in re.findall(r"\w+", found[2] or ""))

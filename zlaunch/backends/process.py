@@ -5,20 +5,29 @@ from __future__ import annotations
 import os
 import select
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from zlaunch.backends.base import ENDED
+from zlaunch.backends.base import ENDED, WELL
 from zlaunch.errors import BackendError
-from zlaunch.system.spawn import enlarge_pipe
+from zlaunch.system.stdio import enlarge_pipe
 
+_DIES = 2.0  # seconds for a child that was killed to be gone
 _MOMENT = 0.2  # seconds between the end of a child's output and its own
 
 
 class ProcessLink:
     """The link is the child's stdin and stdout."""
 
-    def __init__(self, argv: Sequence[str], host: str, *, greeting: bytes, remote: bool) -> None:
-        """Start the child.
+    def __init__(
+        self,
+        argv: Sequence[str],
+        host: str,
+        *,
+        greeting: bytes,
+        remote: bool,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the child, with our environment unless it gets another one.
 
         Raises BackendError.
         """
@@ -31,6 +40,7 @@ class ProcessLink:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
+                env=env,
                 # Out of the terminal's reach: Ctrl-C goes to the launcher alone.
                 start_new_session=True,
             )
@@ -46,6 +56,10 @@ class ProcessLink:
     def explain(self, how: str, words: str, began: bool) -> str:  # noqa: ARG002
         """Name the host, what showed, and what was printed last."""
         return f"the agent on {self.host} {self.ended(how)}" + (f":\n{words}" if words else "")
+
+    def heard(self, words: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Nothing is told but where the agent is lost."""
+        return ()
 
     def ended(self, how: str) -> str:
         """Add the child's exit code, where it has one already."""
@@ -63,14 +77,17 @@ class ProcessLink:
         self.hang_up()
         if not self._ends_within(timeout):
             self._process.kill()
-        code = self._process.wait()
+        # One that hangs in the kernel does not die even of KILL; nobody waits for it.
+        code = self._process.wait() if self._ends_within(_DIES) else None
         for stream in (self._process.stdout, self._process.stderr):
             assert stream
             stream.close()
-        return self._describe(code)
+        return "does not die of KILL" if code is None else self._describe(code)
 
     @staticmethod
     def _describe(code: int) -> str:
+        if code == 0:
+            return WELL
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 
     def _ends_within(self, timeout: float) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
 
 from zlaunch.backends.pack import one_line, payload
+from zlaunch.frozen import frozen
 
 # Reads a length of eight digits and so many packed bytes from stdin, no more, since orders
 # follow; and runs them. One line without a single quote, so that every shell passes it on as it is.
@@ -61,7 +61,7 @@ _RUN_SETUP = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Entrance:
     """How an agent begins on a host.
 

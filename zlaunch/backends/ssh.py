@@ -18,7 +18,7 @@ from zlaunch.backends.ssh_login import KeyFiles
 from zlaunch.backends.ssh_types import Channel
 from zlaunch.errors import BackendError
 from zlaunch.spec.hostfile import Host
-from zlaunch.system.spawn import enlarge_pipe
+from zlaunch.system.stdio import enlarge_pipe
 
 _AT_ONCE = 64  # hosts that keys are exchanged with at the same time
 _CHUNK = 64 << 10  # bytes moved at once
@@ -69,6 +69,10 @@ class SshLink:
         channel = self._channel
         code = channel.recv_exit_status() if channel and channel.exit_status_ready() else -1
         return "" if code < 0 else f" (exit code {code})"
+
+    def heard(self, words: str) -> tuple[str, ...]:  # noqa: ARG002
+        """Nothing is told but where the agent is lost."""
+        return ()
 
     def hang_up(self) -> None:
         """Close our side; the agent sees the end of its orders."""

@@ -13,17 +13,17 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from zlaunch.errors import BackendError
+from zlaunch.frozen import frozen
 from zlaunch.system.ssh_config import SshTarget
 
 _MARKERS = {"@revoked", "@cert-authority"}
 _writing = threading.Lock()
 
 
-@dataclass(frozen=True)
+@frozen
 class _Known:
     """One line that is about the host; `place` is its file and line."""
 

@@ -13,7 +13,7 @@ _COMMANDS = {
     "render": (f"{_RENDER}:render_app", "Write the ds_config.json that a recipe makes."),
     "show": (f"{_RENDER}:show_app", "Show a ds_config as DeepSpeed will read it."),
     "diff": ("zlaunch.cli.config_diff", "Show what differs between two ds_configs."),
-    "import": (f"{_RENDER}:import_app", "Turn a config of others into a ds_config.json."),
+    "import": ("zlaunch.cli.config_import", "Turn a config of others into a ds_config.json."),
     "init": ("zlaunch.cli.config_init", "Write a ds_config.json by answering a few questions."),
 }
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from zlaunch.cli.config_render import ConfigTarget
+from zlaunch.cli.config_render import ConfigTarget, WorldSizeOption
 from zlaunch.cli.named_config import config_of
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.dsconfig.difference import ABSENT, Difference, differences
@@ -22,9 +22,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A file, -, a recipe, or a run.")],
     after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
-    world_size: Annotated[
-        int, typer.Option("--world-size", metavar="N", min=1, help="Ranks, for recipes.")
-    ] = 1,
+    world_size: WorldSizeOption = 1,
     target: Annotated[ConfigTarget, typer.Option("--target", help="For recipes.")] = "plain",
     as_json: Annotated[bool, typer.Option("--json", help="As a list of objects.")] = False,
 ) -> None:

@@ -4,27 +4,42 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.named_config import STDIN, read_stdin, recognise
 from zlaunch.cli.schema_source import described, find_schema
+from zlaunch.cli.screen import fitted, screen_width
 from zlaunch.cli.user_files import read_file
-from zlaunch.dsconfig.explain import Explanation, explain, explain_config, find_keys, near_keys
+from zlaunch.dsconfig.explain import (
+    Explanation,
+    explain,
+    explain_config,
+    find_keys,
+    near_keys,
+    sections_with,
+    taken_out,
+)
 from zlaunch.dsconfig.finding import said
-from zlaunch.dsconfig.reader import read_document
 from zlaunch.dsconfig.schema import UNKNOWN, Schema
+from zlaunch.dsconfig.versions import INSTEAD
 from zlaunch.errors import ConfigError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_MOST = 6  # keys of one name that are explained together
 
 
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def explain_command(
     key_or_file: Annotated[
         str | None,
-        typer.Argument(metavar="[KEY | FILE]", help="stage, fp16.loss_scale; or a ds_config."),
+        typer.Argument(
+            metavar="[KEY | FILE]", help="stage, fp16.loss_scale; or a ds_config, - for stdin."
+        ),
     ] = None,
     python: Annotated[
         str | None, typer.Option("--python", metavar="PATH", help="The workers' interpreter.")
@@ -40,29 +55,68 @@ def explain_command(
     if as_json:
         typer.echo(json.dumps([one.to_json() for one in found], indent=2))
         return
+    width = screen_width()
     for one in found:
-        typer.echo("\n".join(_lines(one)))
-    typer.echo(f"(defaults of {described(schema)}, where the key has one)")
+        typer.echo("\n".join(fitted(line, width) for line in _lines(one)))
+    typer.echo(fitted(f"(defaults of {described(schema)}, where the key has one)", width))
 
 
 def _find(asked: str | None, schema: Schema) -> list[Explanation]:
     if asked is None:
         return [explain((name,), schema) for name in schema.root.fields if name != "bfloat16"]
+    if asked == STDIN:
+        return list(explain_config(_config(asked), schema))
     paths = find_keys(asked, schema)
     if paths and not Path(asked).is_file():
+        _refuse_many(asked, paths)
         return [explain(path, schema) for path in paths]
     if _is_no_file(asked):
-        near = near_keys(asked, schema)
-        hint = f"did you mean {' or '.join(near[:3])}?" if near else "zlaunch config explain"
-        raise ConfigError(f"DeepSpeed has no key {asked}, and there is no such file", hint=hint)
-    document = read_document(read_file(asked, f"ds_config {asked}", error=ConfigError))
-    if not isinstance(document.value, dict):
-        raise ConfigError(f"{asked} is no ds_config", hint=f"zlaunch config check {asked}")
-    return list(explain_config(document.value, schema))
+        raise _no_such_key(asked, schema)
+    config = _config(asked)
+    return list(explain_config(config, schema))
+
+
+def _refuse_many(asked: str, paths: Sequence[tuple[str, ...]]) -> None:
+    """A name that stands in many sections says nothing by itself."""
+    sections = sections_with(paths)
+    if len(sections) > _MOST:
+        raise ConfigError(
+            f"{len(sections)} sections have a key {asked}: {', '.join(sections)}",
+            hint=f"name the section too: zlaunch config explain {sections[0]}.{asked}",
+        )
+
+
+def _no_such_key(asked: str, schema: Schema) -> ConfigError:
+    hint = "zlaunch config explain lists the keys at the top"
+    if not asked.strip(" ."):
+        return ConfigError("the name of a key is empty", hint=hint)
+    if "" in asked.strip(".").split("."):
+        return ConfigError(
+            f"{asked} is no key: there is nothing between two of its dots", hint=hint
+        )
+    gone = taken_out(asked, schema)
+    if gone is not None:
+        return ConfigError(gone, hint=INSTEAD.get(asked))
+    near = near_keys(asked, schema)
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else hint
+    return ConfigError(f"DeepSpeed has no key {asked}, and there is no such file", hint=hint)
+
+
+def _config(file: str) -> Mapping[str, Any]:
+    if file == STDIN:
+        text, name = read_stdin(), "stdin"
+    else:
+        text, name = read_file(file, f"ds_config {file}", error=ConfigError), file
+    named = recognise(text, name)
+    if not isinstance(named.document.value, dict):
+        raise ConfigError(f"{name} is no ds_config", hint=f"zlaunch config check {file}")
+    return named.config
 
 
 def _is_no_file(asked: str) -> bool:
-    spelled_like_one = "/" in asked or asked.endswith((".json", ".hjson"))
+    if not asked.strip("."):  # a directory, that no one means
+        return True
+    spelled_like_one = "/" in asked or asked.endswith((".json", ".hjson", ".yaml", ".yml"))
     return not spelled_like_one and not Path(asked).exists()
 
 

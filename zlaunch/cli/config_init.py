@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import typer
 
-from zlaunch.cli.config_render import ConfigTarget, ForceOption, give
-from zlaunch.cli.ds_config import DEFAULT_RECIPE, make_ds_config
+from zlaunch.cli.config_render import (
+    ConfigTarget,
+    ForceOption,
+    from_recipe,
+    give,
+    place_for,
+    tell,
+)
+from zlaunch.cli.ds_config import DEFAULT_RECIPE
+from zlaunch.cli.options import GlobalBatchOption, MicroBatchOption
 from zlaunch.cli.place import Devices
 from zlaunch.cli.recipe_files import recipe_sources
-from zlaunch.cli.request import Precision, Request, check
+from zlaunch.cli.request import Precision, Request
 from zlaunch.dsconfig.recipes import load_recipe, recipe_names
 from zlaunch.errors import InputError, ZlaunchError
+from zlaunch.frozen import frozen
 from zlaunch.system.gpus import discover
 
 _FILE = "ds_config.json"
 _TARGETS = ("plain", "hf", "accelerate")
 
 
-@dataclass(frozen=True)
+@frozen
 class _Answers:
     """What is asked; the defaults are those of this machine."""
 
@@ -31,7 +39,7 @@ class _Answers:
     world_size: int
     recipe: str
     precision: Precision
-    micro_batch: int
+    micro_batch: int | None
     global_batch: int | None
     learning_rate: float | None
     output: str
@@ -50,14 +58,10 @@ def init(
     ] = None,
     recipe: Annotated[str | None, typer.Option("--recipe", "-r", help="zero2, zero3, ...")] = None,
     precision: Annotated[Precision | None, typer.Option("--precision", help="Of training.")] = None,
-    micro_batch: Annotated[
-        int | None, typer.Option("--micro-batch", metavar="N", min=1, help="Samples a step, GPU.")
-    ] = None,
-    global_batch: Annotated[
-        int | None, typer.Option("--global-batch", metavar="N", min=1, help="Samples an update.")
-    ] = None,
+    micro_batch: MicroBatchOption = None,
+    global_batch: GlobalBatchOption = None,
     learning_rate: Annotated[
-        float | None, typer.Option("--lr", metavar="X", help="Of the optimizer.")
+        float | None, typer.Option("--lr", metavar="X", help="Of the optimizer; target plain.")
     ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help=f"Default: {_FILE}.")
@@ -66,9 +70,8 @@ def init(
     force: ForceOption = False,
 ) -> None:
     """Write a ds_config.json by answering a few questions; options answer them beforehand."""
-    if not yes and not sys.stdin.isatty():
-        raise InputError("there is no terminal to ask on", hint="--yes takes the defaults")
-    ask = _take_default if yes else _ask
+    if output not in (None, "-"):
+        place_for(str(output), force=force)  # before anything is asked
     given = {
         "target": target,
         "world_size": world_size,
@@ -79,18 +82,36 @@ def init(
         "learning_rate": learning_rate,
         "output": output,
     }
-    answers = _answers(given, ask)
-    made = _make(answers)
-    give(made, answers.output, force=force)
-    way = {"plain": f"zlaunch run --ds-config {answers.output} train.py"}
-    hint = way.get(answers.target, f"zlaunch run --ds-config {answers.output} --target auto ...")
-    print(f"zlaunch: train with: {hint}", file=sys.stderr)  # noqa: T201
+    _check(given)
+    try:
+        answers = _answers(given, _take_default if yes else _ask, force=force)
+    except (KeyboardInterrupt, EOFError) as error:
+        _say("\n")  # the prompt's line is not ended
+        raise typer.Abort from error
+    config, notes = from_recipe(_request(answers), answers.target, answers.world_size)
+    tell(notes)
+    give(config, answers.output, force=force)
+    if answers.output != "-":
+        reader = {"hf": "a script with the Trainer: ", "accelerate": "a script with Accelerate: "}
+        way = f"zlaunch run --ds-config {shlex.quote(answers.output)} train.py"
+        tell((f"train with: {reader.get(answers.target, '')}{way}",))
+
+
+def _check(given: dict[str, Any]) -> None:
+    """Refuse options with values that no answer may have."""
+    for name in ("micro_batch", "global_batch"):
+        if given[name] is not None and given[name] < 1:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"{option} {given[name]}: at least one sample is needed")
+    rate = given["learning_rate"]
+    if rate is not None and not 0 <= rate < float("inf"):
+        raise InputError(f"--lr {rate}: a number from 0 on is needed", hint="such as --lr 5e-5")
 
 
 _Ask = Callable[[str, Any, Callable[[str], Any]], Any]
 
 
-def _answers(given: dict[str, Any], ask: _Ask) -> _Answers:
+def _answers(given: dict[str, Any], ask: _Ask, *, force: bool) -> _Answers:
     devices = _devices()
     ranks = len(devices.slots)
     names = [name for name in recipe_names(recipe_sources()) if _has_config(name)]
@@ -104,37 +125,33 @@ def _answers(given: dict[str, Any], ask: _Ask) -> _Answers:
     recipe = answer("recipe", f"recipe: {', '.join(names)}", DEFAULT_RECIPE, _one_of(names))
     bf16 = "bf16" if devices.bf16 else "fp16"
     precision = answer("precision", "precision", bf16, _one_of(("bf16", "fp16", "fp32")))
+    micro, total, rate = given["micro_batch"], given["global_batch"], given["learning_rate"]
     if target == "plain":  # the others decide on batches and the optimizer by themselves
         micro = answer("micro_batch", "samples a step and rank (micro batch)", 4, _whole)
         total = answer(
             "global_batch", "samples an update (global batch)", micro * world_size, _whole
         )
         rate = answer("learning_rate", "learning rate", 5e-5, _positive)
-    else:
-        micro, total, rate = given["micro_batch"], given["global_batch"], given["learning_rate"]
-    output = answer("output", "write to", _FILE, str)
+    output = answer("output", "write to", _FILE, _free(force=force))
     return _Answers(target, world_size, recipe, precision, micro, total, rate, output)
 
 
-def _make(answers: _Answers) -> dict[str, Any]:
-    request = Request(
+def _request(answers: _Answers) -> Request:
+    rate = answers.learning_rate
+    if rate is not None and answers.target != "plain":
+        raise InputError(
+            f"--lr {rate}: with the target {answers.target} the script decides on it",
+            hint="leave --lr out here, and give it to the script",
+        )
+    keys = ("optimizer.params.lr", "scheduler.params.warmup_max_lr") if rate is not None else ()
+    return Request(
         script="",
         recipe=answers.recipe,
         precision=answers.precision,
         micro_batch=answers.micro_batch,
         global_batch=answers.global_batch,
+        overrides=tuple(f"{key}={rate!r}" for key in keys),
     )
-    if answers.learning_rate is not None:
-        rate = repr(answers.learning_rate)
-        keys = ("optimizer.params.lr", "scheduler.params.warmup_max_lr")
-        request = replace(request, overrides=tuple(f"{key}={rate}" for key in keys))
-    check(request)
-    made = make_ds_config(
-        request, answers.target, answers.world_size, Devices("cuda", (0,)), os.environ
-    )
-    if made.config is None:
-        raise InputError(f"recipe {answers.recipe} trains without DeepSpeed: it has no ds_config")
-    return dict(made.config)
 
 
 def _devices() -> Devices:
@@ -160,13 +177,36 @@ def _take_default(_question: str, default: Any, _read: Callable[[str], Any]) -> 
 
 
 def _ask(question: str, default: Any, read: Callable[[str], Any]) -> Any:
-    """Ask until the answer can be read; Enter takes the default."""
+    """Ask until the answer can be read; Enter takes the default.
+
+    Raises InputError where nobody is there to answer, and EOFError at the end of the input.
+    """
+    if not sys.stdin.isatty():
+        hint = "--yes takes the defaults"
+        raise InputError(f"there is no terminal to ask on: {question}?", hint=hint)
     while True:
-        text = typer.prompt(question, default=str(default), err=True)
+        text = _line(f"{question} [{default}]: ") or str(default)
+        if not text.isprintable():  # arrow keys come as escape sequences
+            _say("  that holds keys that are no letters: type it again\n")
+            continue
         try:
-            return read(text.strip())
+            return read(text)
         except ValueError as error:
-            print(f"  {error}", file=sys.stderr)  # noqa: T201
+            _say(f"  {error}\n")
+
+
+def _line(prompt: str) -> str:
+    """One line from the terminal."""
+    _say(prompt)
+    line = sys.stdin.buffer.readline()
+    if not line:  # Ctrl-D
+        raise EOFError
+    return line.decode("utf-8", "replace").strip()
+
+
+def _say(text: str) -> None:
+    """On stderr: stdout is the config, where it is asked for there."""
+    print(text, end="", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _one_of(choices: tuple[str, ...] | list[str]) -> Callable[[str], str]:
@@ -178,8 +218,22 @@ def _one_of(choices: tuple[str, ...] | list[str]) -> Callable[[str], str]:
     return read
 
 
+def _free(*, force: bool) -> Callable[[str], str]:
+    """A place that can be written; else another is asked for, and no answer is lost."""
+
+    def read(text: str) -> str:
+        try:
+            if text != "-":
+                place_for(text, force=force)
+        except InputError as error:
+            raise ValueError(f"{error.message}: another name, or --force") from error
+        return text
+
+    return read
+
+
 def _whole(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10) or int(text) < 1:
         raise ValueError("a whole number from 1 on")
     return int(text)
 

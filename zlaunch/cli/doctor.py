@@ -1,4 +1,4 @@
-"""`zlaunch doctor`: looks at this machine, or at many hosts, and starts nothing."""
+"""`zlaunch doctor`: looks at this machine, or at many hosts; starts nothing unless asked to."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.allocation import for_many
 from zlaunch.cli.bandwidth import measure
-from zlaunch.cli.doctor_table import as_json, print_measured, print_table
+from zlaunch.cli.doctor_operators import Built, build, needed
+from zlaunch.cli.doctor_table import as_json, print_built, print_measured, print_table
 from zlaunch.cli.find_place import find_place
 from zlaunch.cli.look import look
 from zlaunch.cli.multinode import multinode
@@ -29,7 +31,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _WRONG = 2  # the exit code where something would make training fail
 _OF_MANY = (
     *("hostfile", "hosts", "num_nodes", "force_ssh", "ssh", "ssh_host_keys", "connect_timeout"),
-    *("env", "env_file", "setup", "allow"),
+    *("env", "env_file", "setup", "backend", "allow"),
 )
 _OF_RUN = (
     *("num_gpus", "include", "exclude", "cpu", "device", "nproc", "python", "master_addr"),
@@ -42,6 +44,15 @@ def doctor(
     bandwidth: Annotated[
         bool, typer.Option("--bandwidth", help="Also run an all-reduce, and name the slow host.")
     ] = False,
+    build_ops: Annotated[
+        bool, typer.Option("--build-ops", help="Also compile DeepSpeed's operators on each host.")
+    ] = False,
+    ds_config: Annotated[
+        str | None,
+        typer.Option(
+            "--ds-config", metavar="FILE", help="Those that this needs, not the usual recipes."
+        ),
+    ] = None,
     **options: Any,
 ) -> None:
     """Look at this machine, or at the hosts of a hostfile: what would make training fail.
@@ -51,20 +62,31 @@ def doctor(
     codes = allowed(options["allow"])
     request = _request(options)
     check(request)
+    if ds_config is not None and not build_ops:
+        raise InputError("--ds-config says what --build-ops is to build", hint="give both")
     env = dict(os.environ)
-    with find_place(request, env) as place:
+    built: Built | None = None
+    with find_place(request, env, gather=lambda _: None) as place:
+        names = needed(place.devices.kind, ds_config) if build_ops else ()
         found = _examine(request, place, links=bandwidth)
         wrong = [f for f in found.findings if not f.warning and f.code not in codes]
+        if build_ops and not wrong:
+            if names and not json:
+                typer.echo(f"building, where missing: {', '.join(names)}", err=True)
+            built = build(names, place, env, python=request.python)
         measured = measure(place, env, python=request.python) if bandwidth and not wrong else None
     if json:
-        typer.echo(as_json(place, found, measured, codes))
+        typer.echo(as_json(place, found, measured, codes, built))
     else:
         print_table(place, found, codes)
+        if build_ops:
+            print_built(built)
         if bandwidth:
             print_measured(found, measured)
     if wrong:
         raise typer.Exit(_WRONG)
-    raise typer.Exit(measured.failure.exit_code if measured and measured.failure else 0)
+    failed = measured.failure.exit_code if measured and measured.failure else 0
+    raise typer.Exit(failed or (built.exit_code if built else 0))
 
 
 borrow(
@@ -78,12 +100,21 @@ app.command(context_settings={"help_option_names": ["-h", "--help"]})(doctor)
 
 def _request(options: Mapping[str, Any]) -> Request:
     """The request of a run that has no script, on these hosts or here."""
-    many = None
-    if options["hostfile"] is not None or options["hosts"] is not None:
+    many, allocation = None, for_many(options["backend"])
+    named = options["hostfile"] is not None or options["hosts"] is not None
+    if named or allocation is not None:
         names = [name for name in _OF_MANY if name in ManyHosts.__dataclass_fields__]
         env, env_files = (tuple(options[name] or ()) for name in ("env", "env_file"))
         shared = {name: options[name] for name in names}
-        many = ManyHosts(**{**shared, "env": env, "env_files": env_files, "uncounted": 1})
+        many = ManyHosts(
+            **{
+                **shared,
+                "env": env,
+                "env_files": env_files,
+                "uncounted": 1,
+                "allocation": allocation,
+            }
+        )
     elif alone := _only_for_hosts(options):
         raise InputError(f"{alone} is about hosts", hint="give --hostfile FILE or --hosts A,B")
     given = {name: options[name] for name in _OF_RUN}

@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from zlaunch.cli.bandwidth import Measurement
+from zlaunch.cli.doctor_operators import Built
 from zlaunch.cli.place import Place
 from zlaunch.insight.slow_hosts import judge
 from zlaunch.launcher.examination import Examined
@@ -20,9 +21,13 @@ _WIDE = 250  # columns where nobody says how many there are
 
 
 def as_json(
-    place: Place, found: Examined, measured: Measurement | None, allowed: Collection[str]
+    place: Place,
+    found: Examined,
+    measured: Measurement | None,
+    allowed: Collection[str],
+    built: Built | None = None,
 ) -> str:
-    """One object: each host with what it said and what is wrong with it; bandwidths."""
+    """One object: each host with what it said and what is wrong with it; operators, bandwidths."""
     hosts = []
     for node_rank, host in enumerate(place.hosts):
         facts = _facts(found, node_rank)
@@ -43,6 +48,7 @@ def as_json(
             "ok": all(f.warning or f.code in allowed for f in found.findings),
             "hosts": hosts,
             "rendezvous": None if met is None else asdict(met),
+            "operators": None if built is None else built.to_json(),
             "bandwidth": None if measured is None else _measured(found, measured),
         },
         indent=2,
@@ -82,6 +88,15 @@ def print_measured(found: Examined, measured: Measurement | None) -> None:
         hint = (f"  hint: {failure.hint}",) if failure.hint else ()
         for line in (failure.message, *(f"  {word}" for word in failure.words), *hint):
             print(line)  # noqa: T201
+
+
+def print_built(built: Built | None) -> None:
+    """What came of --build-ops."""
+    if built is None:
+        print("operators were not built: first mend what is wrong")  # noqa: T201
+        return
+    for line in built.lines:
+        print(line)  # noqa: T201
 
 
 def _facts(found: Examined, node_rank: int) -> Facts | None:

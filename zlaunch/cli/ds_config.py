@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
 from zlaunch.cli.request import Precision, Request
 from zlaunch.cli.user_files import read_file
 from zlaunch.dsconfig.batch import Batch
+from zlaunch.dsconfig.document import Document
 from zlaunch.dsconfig.overrides import parse_override
 from zlaunch.dsconfig.recipes import load_recipe
 from zlaunch.dsconfig.render import Rendered, as_asked, render
 from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
 from zlaunch.spec.environment import DeviceKind, Target
+from zlaunch.system.cpu_features import fp16_on_cpus
 
 DEFAULT_RECIPE = "zero2"
 
@@ -31,7 +34,7 @@ class DevicesUsed(Protocol):
         """Whether all of them compute in it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class DsConfig:
     """What the workers get, and how to speak of it; `config` None: no DeepSpeed."""
 
@@ -62,10 +65,15 @@ def make_ds_config(
     else:
         made = _from_recipe(request, target, world_size, devices)
     if devices.kind == "cpu" and target == "plain" and _is_fp16(made.config):
-        raise ConfigError(
-            "DeepSpeed cannot train in fp16 on CPUs", hint="--precision bf16, or fp32"
-        )
+        _refuse_fp16_on_cpus(request)
     return made
+
+
+def _refuse_fp16_on_cpus(request: Request) -> None:
+    if request.many is None and fp16_on_cpus() is False:
+        raise ConfigError(
+            "DeepSpeed cannot train in fp16 on these CPUs", hint="--precision bf16, or fp32"
+        )
 
 
 def _is_fp16(config: Mapping[str, Any] | None) -> bool:
@@ -86,6 +94,7 @@ def _from_file(
 
     text = read_file(path, f"--ds-config {path}", error=ConfigError)
     document = read_source(text, path)
+    refuse_foreign(path, document)
     base = document.value if isinstance(document.value, dict) else {}
     precisions = load_recipe(DEFAULT_RECIPE, recipe_sources()).precisions
     overrides = [parse_override(text) for text in request.overrides]
@@ -103,6 +112,19 @@ def _from_file(
     rendered = _render(request, base, precisions, request.precision, target, world_size, True)
     notes = (*rendered.notes, *notes)
     return DsConfig(path, rendered.config, rendered.batch, request.precision, notes)
+
+
+def refuse_foreign(path: str, document: Document) -> None:
+    """DeepSpeed reads YAML as hjson, and something else than was meant: raises ConfigError."""
+    from zlaunch.dsconfig.accelerate_file import is_accelerate_file
+
+    accelerate = is_accelerate_file(document.value)
+    if accelerate or path.endswith((".yaml", ".yml")):
+        what = "Accelerate's configuration" if accelerate else "YAML"
+        raise ConfigError(
+            f"--ds-config {path} is {what}, not a ds_config",
+            hint=f"zlaunch config import {shlex.quote(path)} -o ds_config.json",
+        )
 
 
 def _from_recipe(

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.forward_signals import hold_until_started
 from zlaunch.cli.options import AllowOption, PreflightOption
 from zlaunch.cli.question import allowed
 from zlaunch.cli.request import Join, Request, check
 from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
 from zlaunch.cli.signature import borrow
 from zlaunch.cli.start import dry_run, start
+from zlaunch.cli.waiting import WithWait
+from zlaunch.run.messages import Start
 from zlaunch.spec.environment import OWNED
 from zlaunch.spec.joining import Membership, find_membership
+from zlaunch.system.background import Away
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -66,7 +70,10 @@ def join(
     signal.signal(signal.SIGTERM, _stopped)  # the kernel gives a container's first process none
     if member.node_rank == 0:
         raise typer.Exit(start(request))
-    raise typer.Exit(_take_part(request, joining, env))
+    if not request.detach:
+        raise typer.Exit(_take_part(request, joining, env))
+    check(request)
+    raise typer.Exit(_detach(request, joining, env))
 
 
 def _introduce(member: Membership) -> None:
@@ -92,23 +99,50 @@ def _stopped(signum: int, _frame: FrameType | None) -> None:
     raise SystemExit(128 + signum)
 
 
-def _take_part(request: Request, joining: Join, env: Mapping[str, str]) -> int:
+def _detach(request: Request, joining: Join, env: Mapping[str, str]) -> int:
+    """Be one without this terminal, from the moment on when the run begins."""
+    from zlaunch.cli.detach import detach, on_member
+    from zlaunch.system.run_store import RunStore, home_directory, new_run_id
+
+    place = RunStore(home_directory(env)).joined(new_run_id())
+
+    def take_part(away: Away) -> int:
+        def tell(start: Start) -> None:
+            (run_id,) = {spec.env["ZLAUNCH_RUN_ID"] for spec in start.plan.workers}
+            place.name_console(f"{run_id}-node-{joining.member.node_rank}.log")
+            away.starting()
+            away.running(run_id)
+
+        return _take_part(request, joining, env, tell)
+
+    told = partial(on_member, place.path.parent, joining.member.node_rank)
+    return detach(place, take_part, told, quiet=request.quiet)
+
+
+def _take_part(
+    request: Request,
+    joining: Join,
+    env: Mapping[str, str],
+    on_start: Callable[[Start], None] = lambda _: None,
+) -> int:
     """Be one of the other nodes to the end of the run, and return the run's exit code."""
     from zlaunch.agent.join import Member
     from zlaunch.cli.join_place import own_hello, say
     from zlaunch.cli.token_file import read_token
 
     check(request)
+    hold_until_started(request.forwarded)
     hello = own_hello(request, joining, env)
     token, note = read_token(joining.token_file)
     if note is not None:
         say(note, unless=request.quiet)
     where = joining.member.host, joining.member.port
-    member = Member(hello, where, token, joining.heartbeat, partial(say, unless=request.quiet))
+    tell = partial(say, unless=request.quiet)
+    member = Member(hello, where, token, joining.heartbeat, tell, on_start)
     end = member.take_part(joining.timeout)
     say(end.words, unless=request.quiet and end.exit_code == 0)
     return end.exit_code
 
 
-borrow(join, run, without={"num_nodes", "hostfile"})
-app.command(context_settings=SCRIPT_FOLLOWS)(join)
+borrow(join, run, without={"num_nodes", "hostfile", "metrics_port", "backend"})
+app.command(cls=WithWait, context_settings=SCRIPT_FOLLOWS)(join)

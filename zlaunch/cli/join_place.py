@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -58,6 +58,7 @@ def own_hello(request: Request, join: Join, env: Mapping[str, str], *, notes: bo
         local_rank_option=local_rank_option(request, facts),
         cwd=working_directory(),
         env={name: env[name] for name in CONSULTED if name in env},
+        pool=devices.pool,
     )
 
 
@@ -73,8 +74,10 @@ def supposed_place(request: Request, join: Join, env: Mapping[str, str]) -> Plac
 
 
 @contextmanager
-def joined_place(request: Request, join: Join, env: Mapping[str, str]) -> Iterator[Place]:
-    """Wait for the other nodes, as node 0, and give the place.
+def joined_place(
+    request: Request, join: Join, env: Mapping[str, str], gather: Callable[[str], None]
+) -> Iterator[Place]:
+    """Wait for the other nodes, as node 0, and give the place; `gather` is told which ones miss.
 
     Raises InputError, or BackendError where nodes are missing. Whatever goes wrong, those that
     have joined are told.
@@ -87,7 +90,7 @@ def joined_place(request: Request, join: Join, env: Mapping[str, str]) -> Iterat
     if note is not None:
         say(note, unless=request.quiet)
     port = reserve(request.master_port) if request.master_port else None
-    lobby = _open_lobby(request, join, mine, token)
+    lobby = _open_lobby(request, join, mine, token, gather)
     try:
         lobby.gather(join.timeout)
         yield _place_of(request, join, mine, lobby.joined)
@@ -100,14 +103,16 @@ def joined_place(request: Request, join: Join, env: Mapping[str, str]) -> Iterat
             port.release()
 
 
-def _open_lobby(request: Request, join: Join, mine: Hello, token: bytes) -> Lobby:
+def _open_lobby(
+    request: Request, join: Join, mine: Hello, token: bytes, gather: Callable[[str], None]
+) -> Lobby:
     member = join.member
     way_out = "choose another port in --rendezvous, the same on every node"
     listener = listen(member.port, way_out)
     if not is_this_machine(member.host):
         say(f"{member.host} is no address of this machine, node 0; others have to get here by it")
     tell = partial(say, unless=not request.verbose)
-    return Lobby(listener, token, mine, join.heartbeat, say, tell)
+    return Lobby(listener, token, mine, join.heartbeat, say, tell, gather)
 
 
 def _parting(error: BaseException) -> tuple[str, int]:
@@ -158,6 +163,7 @@ def _place(
         remote=True,
         commands={rank: _command(hello) for rank, hello in enumerate(hellos)},
         on_node={rank: hello.env for rank, hello in enumerate(hellos)},
+        pools={rank: hello.pool for rank, hello in enumerate(hellos) if hello.pool},
     )
 
 

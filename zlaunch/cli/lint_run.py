@@ -6,38 +6,46 @@ before; else those of zlaunch's own table, which is enough to find most of what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from zlaunch.cli.ds_config import DevicesUsed
-from zlaunch.cli.findings_text import counted, one_line
+from zlaunch.cli.findings_text import as_note, refuse_errors
 from zlaunch.cli.nvme_paths import look_at
 from zlaunch.cli.request import Request
-from zlaunch.cli.schema_source import find_schema
+from zlaunch.cli.schema_source import described, find_schema
 from zlaunch.dsconfig.document import Document, Where
 from zlaunch.dsconfig.finding import Around, Finding
-from zlaunch.dsconfig.lint import count, lint
+from zlaunch.dsconfig.lint import lint
 from zlaunch.dsconfig.lint_disk import nvme_paths
 from zlaunch.dsconfig.overrides import Override
 from zlaunch.dsconfig.target import Target
-from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
+from zlaunch.system.cpu_features import fp16_on_cpus
 
 # Said by the notes of `dsconfig.render` already.
 _SAID = frozenset({"auto-default", "silent-overflow"})
 
 
-@dataclass(frozen=True)
+@frozen
 class Circumstances:
-    """Where a config is about to be used; `here` where that is this machine alone."""
+    """Where a config is about to be used.
+
+    `here`: on this machine, perhaps among others (`many`). A config that is only `written` may be
+    meant for any machine: what is missing on this one is no error then.
+    """
 
     env: Mapping[str, str]
     python: str | None
     target: Target
     world_size: int
-    cpu: bool
-    bf16: bool
-    here: bool
+    cpu: bool | None = None
+    bf16: bool | None = None
+    fp16: bool | None = None
+    here: bool = True
+    many: bool = False
+    written: bool = False
 
 
 def circumstances(
@@ -49,6 +57,8 @@ def circumstances(
 ) -> Circumstances:
     """Where the config of a run will be used."""
     cpu = devices.kind == "cpu"
+    joined = request.join is not None and request.join.member.nnodes > 1
+    here = request.many is None
     return Circumstances(
         env=env,
         python=request.python,
@@ -56,7 +66,9 @@ def circumstances(
         world_size=world_size,
         cpu=cpu,
         bf16=cpu or devices.bf16,
-        here=request.many is None,
+        fp16=fp16_on_cpus() if cpu and here and not joined else None,
+        here=here,
+        many=not here or joined,
     )
 
 
@@ -97,33 +109,42 @@ def _unchanged(places: Mapping[Where, Any], changed: set[tuple[str, ...]]) -> di
 
 def _judge(document: Document, name: str, around: Circumstances) -> tuple[str, ...]:
     config = document.value if isinstance(document.value, dict) else {}
+    paths = nvme_paths(config)
+    schema = find_schema(around.env, around.python, ask=False)
     findings = lint(
         document,
         Around(
-            schema=find_schema(around.env, around.python, ask=False),
+            schema=schema,
             target=around.target,
             world_size=around.world_size,
             bf16=around.bf16,
+            fp16=around.fp16,
             cpu=around.cpu,
             direct=False,
-            disks=look_at(nvme_paths(config)) if around.here else {},
+            disks=look_at(paths) if around.here else {},
         ),
     )
-    if count(findings, "error"):
-        raise ConfigError(_listed(findings, name))
-    warnings = (f for f in findings if f.level == "warning" and f.code not in _SAID)
-    return tuple(_as_note(finding, name) for finding in warnings)
+    if around.written:
+        findings = tuple(map(only_written, findings))
+    against = f"checked against {described(schema)} of this machine, not the hosts' own"
+    refuse_errors(findings, name, f" ({against})" if around.many else "")
+    warnings = [f for f in findings if f.level == "warning" and f.code not in _SAID]
+    notes = [as_note(finding, name) for finding in warnings]
+    notes += [f"{name}: {against}"] if notes and around.many else []
+    notes = list(dict.fromkeys(notes))  # two sections may name one disk
+    return (*notes, *(_not_looked_at(paths, around) if around.many else ()))
 
 
-def _listed(findings: Sequence[Finding], name: str) -> str:
-    shown = [finding for finding in findings if finding.level != "note"]
-    lines = [f"{name} cannot be used as it is: {counted(shown)}"]
-    for finding in shown:
-        lines.append(f"  {one_line(finding, name)}")
-        lines += [f"    hint: {finding.mend}"] if finding.mend else []
-    return "\n".join(lines)
+def only_written(finding: Finding) -> Finding:
+    """Of a file that is used later: the disks of this machine, and numbers that `run` adds."""
+    if finding.level == "error" and finding.code.startswith("nvme-"):
+        return replace(finding, level="warning", text=f"on this machine {finding.text}", mend="")
+    if finding.level == "error" and finding.code == "batch-missing":
+        return replace(finding, level="warning")
+    return finding
 
 
-def _as_note(finding: Finding, name: str) -> str:
-    mend = f"; {finding.mend}" if finding.mend else ""
-    return f"{one_line(finding, name)}{mend}"
+def _not_looked_at(paths: Sequence[str], around: Circumstances) -> Iterator[str]:
+    if paths:
+        where = "on other nodes" if around.here else "on the hosts"
+        yield f"{' and '.join(paths)} for offload to NVMe: not looked at {where}"

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
+import difflib
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from zlaunch.cli.log_choice import (
+    Choice,
+    ErrorsOption,
+    GrepOption,
+    HostOption,
+    MergeOption,
+    RankOption,
+    SinceOption,
+    choose,
+)
+from zlaunch.cli.log_export import export
+from zlaunch.cli.log_view import find_begin, from_the_end, show_logs
+from zlaunch.cli.one_run import RunArgument, find_run, no_ranks_yet, say
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.errors import InputError
-from zlaunch.launcher import report
-from zlaunch.run.record import RunRecord
-from zlaunch.spec.ranks import parse_ranks
-from zlaunch.system.console import ProgressLines
-from zlaunch.system.follow import Follower
-from zlaunch.system.lines import LineCutter
-from zlaunch.system.rundir import RunDir, RunStore, home_directory
-from zlaunch.system.tail import last_lines, line_end
+from zlaunch.run.record import RUNNING
+from zlaunch.system.follow import wait_until_planned
+from zlaunch.system.rank_log import files_of
+from zlaunch.system.rundir import RunDir
+
+
+class _Group(TyperGroup):
+    """Somebody who names a run and no command wants to see its logs."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            alike = difflib.get_close_matches(args[0], known, n=1)
+            meant = f"did you mean {alike[0]}?" if alike else f"zlaunch logs tail {args[0]}"
+            hint = f"{meant} (`zlaunch logs --help` lists all)"
+            raise InputError(f"there is no command 'logs {args[0]}'", hint=hint)
+        return super().resolve_command(ctx, args)
+
 
 app = typer.Typer(
+    cls=_Group,
     help="Show and follow what the ranks of a run write.",
     rich_markup_mode=None,
     add_completion=False,
@@ -29,148 +52,116 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-RunArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="[RUN]", help="Id, beginning of one, or name; the latest by default."),
-]
-RankOption = Annotated[str, typer.Option("--rank", help="0, 0,3-5, -1 for the last; all.")]
-GrepOption = Annotated[
-    str | None, typer.Option("--grep", metavar="RE", help="Only lines that match.")
-]
+_FEW = 10  # lines
+_DIGITS = 19  # of a number that is one
 
 
 @app.command()
 def tail(
     run: RunArgument = None,
     rank: RankOption = "all",
+    host: HostOption = None,
     lines: Annotated[
-        int, typer.Option("-n", "--lines", min=0, help="Of each rank, to begin with.")
-    ] = 10,
+        str | None,
+        typer.Option(
+            "-n", "--lines", metavar="N", help="Of each rank, to begin with; or all. Default: 10."
+        ),
+    ] = None,
     follow: Annotated[
-        bool, typer.Option("-f/--no-follow", "--follow", help="Go on until the run ends.")
+        bool, typer.Option("--follow/--no-follow", "-f", help="Go on until the run ends.")
     ] = True,
+    since: SinceOption = None,
     grep: GrepOption = None,
+    errors: ErrorsOption = False,
+    merge: MergeOption = False,
 ) -> None:
-    """Show the last lines of each rank, and follow a run that is still going on."""
-    found = _find(run)
-    ranks = _ranks(found, rank)
+    """Show the last lines of each rank, and follow the run.
+
+    It ends when the run does; Ctrl-C leaves the run as it is. Of a run that was started again,
+    the last attempt and those that follow; with -n all or --since, all attempts.
+    """
+    found = find_run(run)
+    count = _count(lines, _FEW if since is None else None)
+    if follow and (waits := no_ranks_yet(found.read_record())):
+        say(waits)
+        wait_until_planned(found)
+    choice = choose(found, rank, host, since, grep, errors=errors, merge=merge)
     _say_why_empty(found)
+    follow = follow and found.read_record().state == RUNNING  # else there is nothing to come
     with reader_may_leave():
-        _tail(found, ranks, lines, grep, follow=follow)
+        begin = find_begin(found, choice, count, follow=follow)
+        show_logs(found, choice, begin, follow=follow)
 
 
-def _tail(run: RunDir, ranks: list[int], lines: int, grep: str | None, *, follow: bool) -> None:
-    show = _Printer(run, ranks, grep)
-    ends = {number: line_end(run, number) for number in ranks}
-    for number in ranks:
-        # An unfinished line is left to the follower, which shows it whole.
-        end = ends[number] if follow else None
-        show.last_lines(number, last_lines(run, number, end=end), lines)
-    if follow:
-        follower = Follower(run, ends, show.take)
-        try:
-            follower.follow()
-        finally:
-            follower.close()
-        show.finish()
+def follow_all(run: RunDir, begun: Callable[[], None], *, from_start: bool) -> None:
+    """Show what all ranks write until the run has ended, from now on or all of it.
+
+    `begun` is called once it is known where that begins.
+    """
+    choice = Choice(tuple(range(run.read_record().world_size)))
+    begin = find_begin(run, choice, None, follow=True) if from_start else from_the_end(run, choice)
+    show_logs(run, choice, begin, follow=True, begun=begun)
 
 
 @app.command()
-def show(run: RunArgument = None, rank: RankOption = "all", grep: GrepOption = None) -> None:
-    """Show all that the ranks wrote, rank after rank."""
-    found = _find(run)
-    ranks = _ranks(found, rank)
+def show(
+    run: RunArgument = None,
+    rank: RankOption = "all",
+    host: HostOption = None,
+    since: SinceOption = None,
+    grep: GrepOption = None,
+    errors: ErrorsOption = False,
+    merge: MergeOption = False,
+) -> None:
+    """Show all that the ranks wrote, one after the other.
+
+    In all attempts, as far as --log-max has kept it.
+    """
+    found = find_run(run)
+    choice = choose(found, rank, host, since, grep, errors=errors, merge=merge)
     _say_why_empty(found)
-    printer = _Printer(found, ranks, grep)
     with reader_may_leave():
-        for number in ranks:
-            follower = Follower(found, {number: 0}, printer.take)
-            follower.read_new()
-            follower.close()
-            printer.finish()
+        begin = find_begin(found, choice, None, follow=False)
+        show_logs(found, choice, begin, follow=False)
 
 
 @app.command()
-def path(run: RunArgument = None, rank: RankOption = "") -> None:
-    """Print where the logs are: the directory, or the files of --rank."""
-    found = _find(run)
-    if not rank:
+def path(run: RunArgument = None, rank: RankOption = "", host: HostOption = None) -> None:
+    """Print where the logs are.
+
+    The directory, or with --rank or --host the files, of each rank the oldest first.
+    """
+    found = find_run(run)
+    if not rank and host is None:
         typer.echo(found.logs)
         return
-    for number in _ranks(found, rank):
-        typer.echo(found.log(number))
+    choice = choose(found, rank or "all", host, None, None, errors=False, merge=False)
+    for number in choice.ranks:
+        for attempt in range(found.last_attempt(number) + 1):
+            for file in files_of(found, number, attempt):
+                typer.echo(file.path)
 
 
-def _find(reference: str | None) -> RunDir:
-    return RunStore(home_directory(os.environ)).find(reference)
+app.command()(export)
+
+
+def _count(text: str | None, default: int | None) -> int | None:
+    """The number that -n asks for; None for all."""
+    if text is None:
+        return default
+    if text == "all":
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < _DIGITS):
+        raise InputError(f"-n {text} is no number of lines", hint="write 100, or all")
+    return int(text)
 
 
 def _say_why_empty(run: RunDir) -> None:
     """A run in which no rank was started has empty logs, and a reason."""
     record = run.read_record()
     outcome = record.outcome or {}
+    if waits := no_ranks_yet(record):
+        say(waits)
     if record.nothing_started:
         why = f": {outcome['trouble']}" if outcome.get("trouble") else ""
-        typer.echo(f"zlaunch: run {record.id} started no rank{why}", err=True)
-
-
-def _ranks(run: RunDir, text: str) -> list[int]:
-    return sorted(parse_ranks(text, run.read_record().world_size, "--rank"))
-
-
-def _labels(record: RunRecord) -> dict[int, str]:
-    try:
-        hosts = {worker["rank"]: worker["host"] for worker in record.plan["workers"]}
-        nodes = len(record.plan["nodes"])
-    except (KeyError, TypeError):  # the ranks are known all the same
-        hosts, nodes = dict.fromkeys(range(record.world_size), ""), 1
-    return report.labels(hosts, record.world_size, nodes)
-
-
-class _Printer:
-    """Writes tagged lines to stdout; a progress bar as its last state."""
-
-    def __init__(self, run: RunDir, ranks: list[int], grep: str | None) -> None:
-        labels = _labels(run.read_record())
-        self._tags = {rank: f"{labels[rank]} | ".encode() for rank in ranks}
-        self._cutters = {rank: LineCutter() for rank in ranks}
-        self._wanted = _matcher(grep)
-        self._progress = ProgressLines(_print)
-
-    def take(self, rank: int, data: bytes) -> None:
-        """Show the lines that `data` completes, and now and then the state of a progress bar."""
-        self._write(rank, self._cutters[rank].feed(data))
-        if self._wanted is None:
-            self._progress.update(rank, self._tags[rank], self._cutters[rank])
-
-    def last_lines(self, rank: int, lines: list[bytes], count: int) -> None:
-        """Show the last `count` of those that are wanted."""
-        wanted = lines if self._wanted is None else list(filter(self._wanted, lines))
-        self._write(rank, b"".join(line + b"\n" for line in wanted[-count:] if count))
-
-    def finish(self) -> None:
-        """Show last lines that have no newline."""
-        for rank, cutter in self._cutters.items():
-            self._write(rank, cutter.finish())
-
-    def _write(self, rank: int, block: bytes) -> None:
-        if self._wanted is not None:
-            kept = filter(self._wanted, block.splitlines(keepends=True))
-            block = b"".join(kept)
-        if block:
-            tag = self._tags[rank]
-            _print(tag + block[:-1].replace(b"\n", b"\n" + tag) + b"\n")
-
-
-def _print(data: bytes) -> None:
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
-
-
-def _matcher(grep: str | None) -> Callable[[bytes], object] | None:
-    if grep is None:
-        return None
-    try:
-        return re.compile(os.fsencode(grep)).search
-    except re.error as error:
-        raise InputError(f"--grep {grep}: {error}") from error
+        say(f"run {record.id} started no rank{why}")

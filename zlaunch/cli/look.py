@@ -15,10 +15,13 @@ from zlaunch.errors import BackendError, SelectionError
 from zlaunch.launcher.agents import Patience
 from zlaunch.launcher.examination import Examination, Examined
 from zlaunch.launcher.preflight import Asked
+from zlaunch.spec.device import Device
+from zlaunch.spec.devices import visible_slots
 from zlaunch.spec.environment import Rendezvous, Surroundings
-from zlaunch.spec.facts import Question
+from zlaunch.spec.facts import Facts, Question
 from zlaunch.spec.hostfile import Host
 from zlaunch.spec.plan import Command, Plan, make_plan
+from zlaunch.spec.slots import Slot
 from zlaunch.spec.topology import lay_out
 from zlaunch.system.loop import Loop
 
@@ -56,10 +59,33 @@ def _plan(request: Request, place: Place) -> Plan:
     return replace(plan, inherit=place.remote, python=python, preferred=place.preferred)
 
 
+def _granted(host: Host, facts: Facts) -> tuple[Slot, ...]:
+    """The devices that a scheduler has given this host, as it spells them."""
+    there = facts.gpus
+    devices = None if there is None else tuple(Device(g.index, g.uuid, mig=g.mig) for g in there)
+    try:
+        slots = visible_slots(facts.visible, devices)
+    except SelectionError as error:
+        raise SelectionError(f"{host.name}: {error.message}", hint=error.hint) from error
+    if not slots:
+        raise SelectionError(
+            f"{host.name} was given no GPU (CUDA_VISIBLE_DEVICES={facts.visible})",
+            hint="--device cpu trains without; sbatch --gpus-per-node asks for them",
+        )
+    return slots
+
+
 def with_all_gpus(
-    request: Request, hosts: Sequence[Host], backend: Backend, patience: Patience
+    request: Request,
+    hosts: Sequence[Host],
+    backend: Backend,
+    patience: Patience,
+    *,
+    granted: bool = False,
 ) -> tuple[Host, ...]:
     """Return the hosts with as many slots as each has GPUs.
+
+    Those `granted` are what CUDA_VISIBLE_DEVICES names there, where a scheduler has set it.
 
     Raises BackendError for hosts that cannot be reached, SelectionError for those without one.
     """
@@ -80,6 +106,9 @@ def with_all_gpus(
     counted = []
     for node_rank, host in enumerate(hosts):
         gpus = facts[node_rank].gpus if node_rank in facts else None
+        if granted and node_rank in facts and facts[node_rank].visible is not None:
+            counted.append(replace(host, slots=_granted(host, facts[node_rank])))
+            continue
         if not gpus:
             trouble = "; ".join(facts[node_rank].trouble) if node_rank in facts else ""
             raise SelectionError(

@@ -19,14 +19,26 @@ from zlaunch.errors import ZlaunchError
 # `zlaunch --help` and each command pay for nothing else.
 _COMMANDS = {
     "run": ("zlaunch.cli.run", "Train on this machine: one worker per GPU, or N on the CPU."),
-    "multinode": ("zlaunch.cli.multinode", "Train on many hosts, reached over SSH."),
+    "multinode": ("zlaunch.cli.multinode", "Train on many hosts, over SSH or by Slurm."),
     "join": ("zlaunch.cli.join", "Train on many nodes, this command started on each; no SSH."),
     "plan": ("zlaunch.cli.plan", "Which recipes fit a model into memory, term by term."),
     "doctor": ("zlaunch.cli.doctor", "Look at hosts: what would make training there fail."),
     "config": ("zlaunch.cli.config", "Make, check, explain and compare ds_configs."),
     "recipes": ("zlaunch.cli.recipes", "The named ways to train."),
-    "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
     "ps": ("zlaunch.cli.ps", "List runs."),
+    "status": ("zlaunch.cli.status", "How a run stands: ranks, pids, outcome, cause, paths."),
+    "top": ("zlaunch.cli.top", "Ranks of a run, live: step, loss, GPU, memory, last line."),
+    "attach": ("zlaunch.cli.attach", "Show what a run shows; Ctrl-C leaves it as it is."),
+    "stop": ("zlaunch.cli.stop", "Stop a run, and wait for its end."),
+    "signal": ("zlaunch.cli.signal_ranks", "Pass a signal on to the ranks of a run."),
+    "wait": ("zlaunch.cli.wait", "Wait for the end of a run, and end with its exit code."),
+    "rm": ("zlaunch.cli.remove:rm_app", "Remove runs that are over, logs and all."),
+    "prune": ("zlaunch.cli.remove:prune_app", "Remove all runs that ended long ago."),
+    "logs": ("zlaunch.cli.logs", "Show and follow what the ranks of a run write."),
+    "diagnose": ("zlaunch.cli.diagnose", "Why a run ended: the rank, the cause, the way out."),
+    "report": ("zlaunch.cli.report", "A page about a run: timeline, curves, memory, causes."),
+    "stacks": ("zlaunch.cli.stacks", "Where the ranks of a run are; who is elsewhere."),
+    "completion": ("zlaunch.cli.completion", "Complete commands, options, runs and hosts on Tab."),
 }
 
 # Typer does not export the base of its usage errors, and whether click is inside it or

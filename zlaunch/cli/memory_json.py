@@ -28,7 +28,7 @@ def plan_json(asked: Question, advice: Advice) -> str:
             "limits": {f"{name}_bytes": size for name, size in asdict(asked.limits).items()},
             "recipes": [_recipe(verdict) for verdict in advice.verdicts],
             "recommended": advice.recommended,
-            "command": None if best is None else command(asked, best),
+            "command": None if best is None else " ".join(command(asked, best)),
             "notes": notes(asked, advice),
             "not_included": list(NOT_INCLUDED),
         },

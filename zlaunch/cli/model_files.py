@@ -7,19 +7,42 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from zlaunch.cli.user_files import read_file, similar_files
 from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
 from zlaunch.memory.config_keys import parse_json
 from zlaunch.memory.model_config import shape_of_config
-from zlaunch.memory.safetensors import PREFIX, Stored, header_length, parse_header, shards
+from zlaunch.memory.quantized import config_bits
+from zlaunch.memory.safetensors import (
+    PREFIX,
+    Index,
+    Stored,
+    header_length,
+    parse_header,
+    parse_index,
+)
 from zlaunch.memory.shape import ModelShape
 from zlaunch.memory.stored_shape import shape_of_stored, with_stored
 
 _INDEX = "model.safetensors.index.json"
 _LONGEST = 50_000_000  # bytes of JSON; the index of the largest open model has 10 MB
+_SHARD = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.safetensors")
+
+
+@frozen
+class _Checkpoint:
+    """The tensors of a folder, and the files of it that are not there."""
+
+    stored: tuple[Stored, ...] = ()
+    missing: tuple[str, ...] = ()
+    files: int = 0
+
+    def complaint(self) -> str:
+        """What is missing, for a sentence."""
+        return f"{len(self.missing)} of its {self.files} files are missing, first {self.missing[0]}"
 
 
 def read_shape(name: str) -> ModelShape:
@@ -29,61 +52,125 @@ def read_shape(name: str) -> ModelShape:
     """
     path = Path(name)
     try:
-        there, folder = path.exists(), path.is_dir()
-    except (OSError, ValueError) as error:
+        return _read(path, name)
+    except OSError as error:
+        at = error.filename or name
+        raise ConfigError(f"--model: {at} cannot be read: {error.strerror}") from error
+
+
+def _read(path: Path, name: str) -> ModelShape:
+    try:
+        there = path.exists()
+    except ValueError as error:  # a NUL in it
         raise ConfigError(f"--model {name!r} is no file name: {error}") from None
     if not there:
         raise ConfigError(f"--model {name} was not found", hint=_way_to(name))
-    if folder:
+    if path.is_dir():
         return _from_folder(path)
     if not path.is_file():
         raise ConfigError(f"--model {name} is neither a file nor a folder")
     if path.suffix == ".safetensors":
-        return shape_of_stored(_header(path), name)
+        return _from_weights(path, name)
     text = _json_text(path, f"--model {name}")
-    table = parse_json(text, name)
-    if "weight_map" in table:
-        return _from_index(path, table)
+    if path.name.endswith(".index.json") or "weight_map" in parse_json(text, name):
+        return _from_index(path, text)
     return shape_of_config(text, name)
 
 
 def _from_folder(folder: Path) -> ModelShape:
     config = folder / "config.json"
-    stored = _stored(folder)
-    if config.is_file():
-        shape = shape_of_config(_json_text(config, str(config)), str(config))
-        return with_stored(shape, stored, str(folder)) if stored else shape
-    if stored:
-        return shape_of_stored(stored, str(folder))
-    raise ConfigError(
+    found = _checkpoint(folder)
+    if not config.is_file():
+        if found.missing:
+            raise ConfigError(f"--model {folder}: {found.complaint()}", hint="and no config.json")
+        if found.stored:
+            return shape_of_stored(found.stored, str(folder))
+        raise _nothing_in(folder)
+    text = _json_text(config, str(config))
+    shape = shape_of_config(text, str(config))
+    if found.missing:
+        note = f"{folder}: {found.complaint()}: parameters are counted from its config.json"
+        return replace(shape, notes=(*shape.notes, note))
+    if not found.stored:
+        return shape
+    return with_stored(shape, found.stored, str(folder), config_bits(parse_json(text, str(config))))
+
+
+def _nothing_in(folder: Path) -> ConfigError:
+    if (folder / "adapter_config.json").is_file():
+        return ConfigError(
+            f"--model {folder} holds an adapter, not a model",
+            hint="give the folder of the model that it was trained on; adapters are not planned",
+        )
+    return ConfigError(
         f"--model {folder}: no config.json and no .safetensors in this folder",
         hint="the folder of a checkpoint has both; --params 7b plans without one",
     )
 
 
-def _stored(folder: Path) -> tuple[Stored, ...]:
-    """The tensors of a folder's checkpoint; none where it has none, or not all of its shards."""
-    index = folder / _INDEX
-    if index.is_file():
-        table = parse_json(_json_text(index, str(index)), str(index))
-        files = [folder / name for name in shards(table, str(index))]
-        return _headers(files) if all(file.is_file() for file in files) else ()
+def _checkpoint(folder: Path) -> _Checkpoint:
+    """The tensors of a folder's checkpoint; none where it has none, or not all of its files."""
+    at = folder / _INDEX
+    if at.is_file():
+        index = _index(_json_text(at, str(at)), str(at))
+        missing = tuple(name for name in index.files if not (folder / name).is_file())
+        if missing:
+            return _Checkpoint((), missing, len(index.files))
+        stored = _headers([folder / name for name in index.files])
+        index.check(stored, str(at))
+        return _Checkpoint(stored)
     whole = folder / "model.safetensors"
-    return _headers([whole] if whole.is_file() else sorted(folder.glob("model-*.safetensors")))
+    if whole.is_file():
+        return _Checkpoint(_headers([whole]))
+    return _without_index(folder)
 
 
-def _from_index(path: Path, table: dict[str, Any]) -> ModelShape:
-    files = [path.parent / name for name in shards(table, str(path))]
-    missing = [file.name for file in files if not file.is_file()]
+def _without_index(folder: Path) -> _Checkpoint:
+    """Files that number themselves: 1 of 3, 2 of 3, 3 of 3."""
+    files = sorted(file for file in folder.glob("model-*.safetensors") if file.is_file())
+    if not files:
+        return _Checkpoint()
+    numbered = _SHARD.fullmatch(files[0].name)
+    if numbered:
+        count = min(int(numbered[3]), 10_000)
+        names = [f"{numbered[1]}-{n:05d}-of-{numbered[3]}.safetensors" for n in range(1, count + 1)]
+        missing = tuple(name for name in names if not (folder / name).is_file())
+        if missing:
+            return _Checkpoint((), missing, count)
+    return _Checkpoint(_headers(files))
+
+
+def _from_weights(path: Path, name: str) -> ModelShape:
+    numbered = _SHARD.fullmatch(path.name)
+    if numbered and int(numbered[3]) > 1:
+        raise ConfigError(
+            f"--model {name} is one of {int(numbered[3])} files of a model",
+            hint=f"give the folder: --model {path.parent}",
+        )
+    if path.name == "model.safetensors" and (path.parent / "config.json").is_file():
+        return _from_folder(path.parent)
+    return shape_of_stored(_header(path), name)
+
+
+def _index(text: str, where: str) -> Index:
+    return parse_index(parse_json(text, where, "an index of safetensors files"), where)
+
+
+def _from_index(path: Path, text: str) -> ModelShape:
+    index = _index(text, str(path))
+    missing = [name for name in index.files if not (path.parent / name).is_file()]
     if missing:
         raise ConfigError(
-            f"{missing[0]} is missing beside this index",
+            f"{missing[0]} is missing beside this index"
+            + (f", and {len(missing) - 1} more" if len(missing) > 1 else ""),
             where=str(path),
             hint="give its config.json instead",
         )
-    if (path.parent / "config.json").is_file():
+    if path.name == _INDEX and (path.parent / "config.json").is_file():
         return _from_folder(path.parent)
-    return shape_of_stored(_headers(files), str(path))
+    stored = _headers([path.parent / name for name in index.files])
+    index.check(stored, str(path))
+    return shape_of_stored(stored, str(path))
 
 
 def _headers(files: list[Path]) -> tuple[Stored, ...]:
@@ -92,20 +179,14 @@ def _headers(files: list[Path]) -> tuple[Stored, ...]:
 
 def _header(path: Path) -> tuple[Stored, ...]:
     where = str(path)
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            length = header_length(file.read(PREFIX), size, where)
-            return parse_header(file.read(length), where)
-    except OSError as error:
-        raise ConfigError(f"{where} cannot be read: {error.strerror}") from error
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        length = header_length(file.read(PREFIX), size, where)
+        return parse_header(file.read(length), where)
 
 
 def _json_text(path: Path, what: str) -> str:
-    try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise ConfigError(f"{what} cannot be read: {error.strerror}") from error
+    size = path.stat().st_size
     if size > _LONGEST:
         raise ConfigError(f"{what} has {size:,} bytes, too many for a config.json")
     return read_file(path, what, error=ConfigError)

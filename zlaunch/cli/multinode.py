@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.allocation import ManyBackend, for_many
 from zlaunch.cli.options import AllowOption, PreflightOption
 from zlaunch.cli.question import allowed
 from zlaunch.cli.request import HostKeys, ManyHosts, SshChoice
 from zlaunch.cli.run import SCRIPT_FOLLOWS, request_of, run
 from zlaunch.cli.signature import borrow
 from zlaunch.cli.start import dry_run, start
+from zlaunch.cli.waiting import WithWait
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -30,6 +32,10 @@ def multinode(
     num_nodes: Annotated[
         int | None, typer.Option("--num-nodes", metavar="N", help="The first N hosts.")
     ] = None,
+    backend: Annotated[
+        ManyBackend,
+        typer.Option("--backend", help="auto: in an allocation of Slurm by srun, else by SSH."),
+    ] = "auto",
     force_ssh: Annotated[
         bool,
         typer.Option("--force-ssh", help="Reach this machine, where it is a host, by SSH too."),
@@ -66,7 +72,8 @@ def multinode(
 ) -> None:
     """Train on many hosts: the same as `run`, on each.
 
-    Hosts need SSH and Python; zlaunch need not be installed there.
+    Hosts need SSH and Python; zlaunch need not be installed there. In an allocation of Slurm they
+    are its nodes, and need no SSH.
     """
     many = ManyHosts(
         hostfile=hostfile,
@@ -80,6 +87,7 @@ def multinode(
         env=tuple(env or ()),
         env_files=tuple(env_file or ()),
         setup=setup,
+        allocation=for_many(backend),
     )
     show_plan, as_json = options["show_plan"], options["as_json"]
     request = request_of(many=many, preflight=preflight, allow=allowed(allow), **options)
@@ -97,9 +105,10 @@ borrow(
         "num_gpus": "The first N slots of each host.",
         "nproc": "The first N slots of each host.",
         "cpu": "N workers a host, without GPUs.",
+        "idle": "GPUs of each host that nobody uses, the first N of its slots.",
         "include": "As in deepspeed: gpu01:0,2@gpu02.",
         "exclude": "As in deepspeed: gpu01:1.",
         "python": "The workers' interpreter on the hosts.",
     },
 )
-app.command(context_settings=SCRIPT_FOLLOWS)(multinode)
+app.command(cls=WithWait, context_settings=SCRIPT_FOLLOWS)(multinode)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import typer
 
 from zlaunch.cli.model_files import read_shape
-from zlaunch.cli.recipe_files import recipe_sources, with_own_recipe
-from zlaunch.cli.user_files import read_file
-from zlaunch.dsconfig.overrides import Override, apply_overrides, parse_override
-from zlaunch.dsconfig.recipes import load_recipe, recipe_names
-from zlaunch.dsconfig.render import render
-from zlaunch.dsconfig.source import parse_config
-from zlaunch.errors import ConfigError, InputError
+from zlaunch.cli.options import AccumulateOption, MicroBatchOption, OverridesOption
+from zlaunch.cli.pipes import reader_may_leave
+from zlaunch.cli.plan_configs import micro_of, read_own, recipes_asked, settings_of_own
+from zlaunch.cli.request import Precision
+from zlaunch.dsconfig.batch import solve_batch
+from zlaunch.dsconfig.overrides import parse_override
+from zlaunch.errors import InputError
+from zlaunch.frozen import frozen
 from zlaunch.memory.activations import Workload
-from zlaunch.memory.advice import Advice, Limits, advise, speed
+from zlaunch.memory.advice import Advice, advise
 from zlaunch.memory.estimate import Cluster
+from zlaunch.memory.fit import Limits
 from zlaunch.memory.guess import guess_shape
-from zlaunch.memory.settings import Settings, is_half, read_settings
 from zlaunch.memory.shape import ModelShape
 from zlaunch.memory.sizes import parse_bytes, parse_count
-from zlaunch.spec.devices import Device, visible_slots
+from zlaunch.spec.device import Device
+from zlaunch.spec.devices import visible_slots
 from zlaunch.system.gpus import discover
 from zlaunch.system.host_memory import host_memory
 
@@ -33,11 +34,10 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 _NOTHING_FITS = 1
 _SEQUENCE = 2048  # tokens, where the user says none and the model takes as many
 
-Precision = Literal["fp16", "bf16", "fp32"]
 Attention = Literal["auto", "eager", "sdpa", "flash"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Question:
     """All that a plan is made from, and what was assumed for it."""
 
@@ -47,6 +47,9 @@ class Question:
     work: Workload
     precision: Precision
     notes: tuple[str, ...]
+    accumulate: int | None = None
+    overrides: tuple[str, ...] = ()
+    ds_config: str | None = None
 
 
 def plan(
@@ -76,16 +79,8 @@ def plan(
         int | None,
         typer.Option("--seq", metavar="N", min=1, max=10_000_000, help="Tokens of a sample."),
     ] = None,
-    micro_batch: Annotated[
-        int,
-        typer.Option(
-            "--micro-batch", metavar="N", min=1, max=65536, help="Samples a step and GPU."
-        ),
-    ] = 1,
-    accumulate: Annotated[
-        int | None,
-        typer.Option("--accumulate", metavar="N", min=1, help="Micro steps an update."),
-    ] = None,
+    micro_batch: MicroBatchOption = None,
+    accumulate: AccumulateOption = None,
     checkpointing: Annotated[
         bool, typer.Option("--checkpointing", help="Recompute each layer in the backward pass.")
     ] = False,
@@ -102,10 +97,7 @@ def plan(
     ds_config: Annotated[
         str | None, typer.Option("--ds-config", metavar="FILE", help="Also your own ds_config.")
     ] = None,
-    overrides: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Into every ds_config; repeatable."),
-    ] = None,
+    overrides: OverridesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Everything in bytes, as data.")] = False,
 ) -> None:
     """Which recipes fit a model into memory, term by term, and which one to take.
@@ -115,12 +107,31 @@ def plan(
     shape = _shape(params, model)
     cluster, limits, seen = _machine(gpus, gpu_memory, nodes, host_memory_size, nvme)
     precision = precision or ("fp16" if seen and not all(d.bf16 for d in seen) else "bf16")
-    work, notes = _work(shape, micro_batch, seq, checkpointing, attention)
-    asked = Question(shape, cluster, limits, work, precision, (*shape.notes, *notes))
     changes = [parse_override(text) for text in overrides or ()]
-    candidates = _candidates(asked, recipes, ds_config, changes, accumulate)
+    own = None if ds_config is None else read_own(ds_config, changes)
+    micro = micro_of(own) if micro_batch is None else micro_batch
+    batch = solve_batch(micro=micro, accumulation=accumulate, world_size=cluster.ranks)
+    work, notes = _work(shape, batch.micro, seq, checkpointing, attention)
+    if own is not None and micro_of(own) not in (None, batch.micro):
+        notes += (f"{ds_config} says a micro batch of {micro_of(own)}, not {batch.micro}",)
+    asked = Question(
+        shape,
+        cluster,
+        limits,
+        work,
+        precision,
+        (*shape.notes, *notes),
+        accumulate,
+        tuple(overrides or ()),
+        ds_config,
+    )
+    candidates, refused = recipes_asked(asked, recipes, changes)
+    asked = replace(asked, notes=(*asked.notes, *refused))
+    if own is not None and ds_config is not None:
+        candidates.append((ds_config, settings_of_own(asked, ds_config, own, changes)))
     advice = advise(candidates, shape, cluster, work, limits)
-    _show(asked, advice, as_json=as_json)
+    with reader_may_leave():
+        _show(asked, advice, as_json=as_json)
     raise typer.Exit(0 if advice.recommended else _NOTHING_FITS)
 
 
@@ -176,53 +187,18 @@ def _work(
     shape: ModelShape, micro_batch: int, seq: int | None, checkpointing: bool, attention: Attention
 ) -> tuple[Workload, tuple[str, ...]]:
     notes = []
-    tokens = seq or min(_SEQUENCE, shape.positions or _SEQUENCE)
-    if seq is None:
+    tokens = seq or shape.fixed_tokens or min(_SEQUENCE, shape.positions or _SEQUENCE)
+    if shape.fixed_tokens:
+        tokens = shape.fixed_tokens
+        notes.append(f"a sample is one image, {tokens} tokens, whatever --seq says")
+    elif seq is None:
         notes.append(f"{tokens} tokens a sample are assumed; --seq says another number")
+    if shape.encoder_tokens and not shape.fixed_tokens:
+        notes.append(f"its encoder always sees {shape.encoder_tokens} tokens; --seq is the text's")
     if shape.positions and tokens > shape.positions:
         notes.append(f"--seq {tokens} is beyond the {shape.positions} positions of this model")
     kind = shape.attention if attention == "auto" else attention
-    if shape.only_eager and attention in ("sdpa", "flash"):
+    if shape.only_eager and (attention == "sdpa" or (attention == "flash" and not shape.flash)):
         notes.append(f"{shape.name} has no {attention} attention in Transformers: eager is counted")
         kind = "eager"
     return Workload(micro_batch, tokens, checkpointing, kind), tuple(notes)
-
-
-def _candidates(
-    asked: Question,
-    names: Sequence[str] | None,
-    ds_config: str | None,
-    changes: Sequence[Override],
-    accumulate: int | None,
-) -> list[tuple[str, Settings]]:
-    """Each recipe rendered as `run` would render it, the fastest first; then the user's file."""
-    sources = recipe_sources()
-    given = dict.fromkeys(names or (() if ds_config else recipe_names(sources)))
-    found = [(name, _of_recipe(asked, name, changes, accumulate)) for name in given]
-    found.sort(key=lambda pair: speed(pair[1]))
-    if ds_config is not None:
-        text = read_file(ds_config, f"--ds-config {ds_config}", error=ConfigError)
-        config = apply_overrides(parse_config(text, ds_config), changes)
-        found.append((ds_config, read_settings(config, half=is_half(config))))
-    return found
-
-
-def _of_recipe(
-    asked: Question, name: str, changes: Sequence[Override], accumulate: int | None
-) -> Settings:
-    name, sources = with_own_recipe(name, recipe_sources())
-    recipe = load_recipe(name, sources)
-    half = asked.precision != "fp32"
-    if not recipe.deepspeed:
-        return read_settings(None, half=half)
-    rendered = render(
-        recipe.config,
-        precisions=recipe.precisions,
-        precision=asked.precision,
-        target="plain",
-        world_size=asked.cluster.ranks,
-        overrides=changes,
-        micro=asked.work.micro_batch,
-        accumulation=accumulate,
-    )
-    return read_settings(rendered.config, half=is_half(rendered.config or {}))

@@ -10,6 +10,7 @@ from rich.table import Table
 from zlaunch.cli.prepare import Prepared
 from zlaunch.dsconfig.render import to_json
 from zlaunch.spec.redact import redact_arguments, redact_values
+from zlaunch.spec.slots import format_slots, gpu_in_words
 
 
 def print_plan(prepared: Prepared) -> None:
@@ -19,7 +20,7 @@ def print_plan(prepared: Prepared) -> None:
     table = Table("rank", "host", "local rank", "device", "in torch", title=None)
     for worker in plan.topology.workers:
         host = plan.topology.nodes[worker.node_rank].host
-        device = f"GPU {worker.slot}" if on_gpus else "CPU"
+        device = gpu_in_words(worker.slot) if on_gpus else "CPU"
         name = f"cuda:{worker.local_rank}" if on_gpus else "cpu"
         table.add_row(str(worker.rank), host, str(worker.local_rank), device, name)
     console = Console(markup=False, highlight=False, soft_wrap=True)
@@ -38,8 +39,14 @@ def print_plan(prepared: Prepared) -> None:
     known = f"{at.address}:{at.port}" if at.address and at.port else "found when all are ready"
     console.print(f"rendezvous:  {known}")
     console.print(f"target:      {plan.target}")
+    if plan.operators is not None:
+        names = ", ".join(name for name, _ in plan.operators.builders)
+        console.print(f"built first: {names}, where missing")
     for name, value in sorted(plan.sent.items()):
         console.print(f"sent:        {name}={shlex.quote(value)}")
+    for node_rank, pool in prepared.place.pools.items():
+        host, slots = plan.topology.nodes[node_rank].host, format_slots(pool)
+        console.print(f"--idle:      on {host} those of GPUs {slots} that are idle at the start")
     for note in prepared.notes:
         console.print(f"note:        {note}")
     if plan.ds_config is not None:

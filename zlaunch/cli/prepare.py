@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from zlaunch.cli.ds_config import DsConfig, make_ds_config
+from zlaunch.cli.operators import operators_for
 from zlaunch.cli.place import Place
 from zlaunch.cli.question import question
 from zlaunch.cli.request import PLACEHOLDER, Request
+from zlaunch.cli.stdin_rank import with_reader
 from zlaunch.cli.target import command_prefix, read_facts
+from zlaunch.cli.warm import preload_of
 from zlaunch.dsconfig.render import to_json
 from zlaunch.errors import InputError
+from zlaunch.frozen import frozen
 from zlaunch.launcher.preflight import Asked
 from zlaunch.spec.environment import (
     Surroundings,
@@ -27,7 +31,7 @@ from zlaunch.spec.topology import lay_out
 from zlaunch.system.rundir import RunDir
 
 
-@dataclass(frozen=True)
+@frozen
 class Prepared:
     """Everything that is decided before the first process.
 
@@ -70,6 +74,8 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
         cores=place.cores,
         inherited=place.env,
         on_node=place.on_node,
+        max_restarts=request.max_restarts,
+        slurm=place.allocation is not None,
     )
     args = _script_args(request, path)
     uses = request.wants_deepspeed or facts.reads_ds_config or args != request.args
@@ -82,7 +88,7 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
     }
     for node_rank, own in place.commands.items():
         commands[node_rank] = replace(own, args=_with_ds_config(own.args, path))
-    plan = make_plan(topology, commands, around, ds.config)
+    plan = with_reader(request, make_plan(topology, commands, around, ds.config), env)
     if place.remote:
         plan = replace(
             plan,
@@ -91,13 +97,16 @@ def prepare(request: Request, env: Mapping[str, str], run: RunDir, place: Place)
             files=_files(run, ds),
             preferred=place.preferred,
         )
+    preload, cold = preload_of(request, facts, plan)
+    operators = operators_for(request, facts, target, place.devices.kind, ds, read=uses)
+    plan = replace(plan, preload=preload, operators=operators)
     return Prepared(
         plan=plan,
         place=place,
         ds=ds,
         uses_ds_config=uses,
         console_ranks=console_ranks,
-        notes=tuple(note for note in (*place.notes, place.devices.note, *ds.notes) if note),
+        notes=tuple(note for note in (*place.notes, place.devices.note, *ds.notes, cold) if note),
         details=_details(env, place),
         asked=question(request, facts, place.devices.kind) if _looks(request) else None,
     )
@@ -121,7 +130,8 @@ def _linted(
 
 def _looks(request: Request) -> bool:
     """Whether there are other nodes that are to be looked at before the start."""
-    return request.preflight and (request.many is not None or request.join is not None)
+    many = request.many is not None and not request.many.alone
+    return request.preflight and (many or request.join is not None)
 
 
 def _on_host(prefix: tuple[str, ...], host: Host, request: Request) -> tuple[str, ...]:
@@ -131,7 +141,7 @@ def _on_host(prefix: tuple[str, ...], host: Host, request: Request) -> tuple[str
 
 def _files(run: RunDir, ds: DsConfig) -> tuple[tuple[str, str], ...]:
     """What a node needs of the run directory, where it does not share it with this machine."""
-    files = [(f"{run.path}/errors/", "")]
+    files = [(f"{run.path}/errors/", ""), (f"{run.path}/flight/", "")]
     if ds.config is not None:
         files.append((str(run.ds_config), to_json(ds.config)))
     return tuple(files)

@@ -7,15 +7,19 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 from zlaunch.cli.pipes import reader_may_leave
+from zlaunch.cli.queue import print_queue
+from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import duration
 from zlaunch.run.record import LOST, RUNNING, RunRecord
-from zlaunch.system.rundir import RunStore, home_directory
+from zlaunch.system.run_store import RunStore, home_directory
+from zlaunch.system.rundir import RunDir
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -25,7 +29,10 @@ _SHOWN = 20
 @app.command(context_settings={"help_option_names": ["-h", "--help"]})
 def ps(
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help=f"Not only the last {_SHOWN} that started a rank.")
+        bool,
+        typer.Option(
+            "--all", "-a", help=f"Not only the last {_SHOWN}; also those that started no rank."
+        ),
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="All runs, as a list of objects.")
@@ -33,38 +40,57 @@ def ps(
 ) -> None:
     """List runs, newest first."""
     with reader_may_leave():
-        _list(_records(), everything=everything, as_json=as_json)
+        if as_json:
+            typer.echo(json.dumps([_summary(record) for record in _all()], indent=2))
+            return
+        shown = list(_all() if everything else _newest())
+        if not shown:
+            typer.echo("no runs yet")
+            return
+        _print_table(shown)
+        print_queue({record.id: why for record in shown if (why := _waits_for(record))})
 
 
-def _list(records: list[RunRecord], *, everything: bool, as_json: bool) -> None:
-    if as_json:
-        typer.echo(json.dumps([_summary(record) for record in records], indent=2))
-        return
-    if not everything:
-        started = [record for record in records if not record.nothing_started]
-        records = [r for i, r in enumerate(started) if i < _SHOWN or r.state == RUNNING]
-    shown = records
-    if not shown:
-        typer.echo("no runs yet")
-        return
-    _print_table(shown)
+def _all() -> Iterator[RunRecord]:
+    for run in _runs():
+        yield from _record(run)
 
 
-def _records() -> list[RunRecord]:
-    records = []
-    for run in RunStore(home_directory(os.environ)).newest_first():
-        try:
-            records.append(run.read_record())
-        except ZlaunchError as error:  # one broken record must not hide the others
-            typer.echo(f"zlaunch: {error}", err=True)
-    return records
+def _newest() -> Iterator[RunRecord]:
+    """The last that started a rank, and whatever runs; of others not even the record is read."""
+    shown = 0
+    for run in _runs():
+        if shown < _SHOWN or run.launcher_lives():
+            for record in _record(run):
+                if not record.nothing_started and (shown < _SHOWN or record.state == RUNNING):
+                    shown += 1
+                    yield record
+
+
+def _runs() -> Iterator[RunDir]:
+    return RunStore(home_directory(os.environ)).newest_first()
+
+
+def _record(run: RunDir) -> Iterator[RunRecord]:
+    """The record, if it can be read: a broken one must not hide the others."""
+    try:
+        yield run.read_record()
+    except ZlaunchError as error:
+        typer.echo(f"zlaunch: {error}", err=True)
+
+
+def _waits_for(record: RunRecord) -> str:
+    run = RunStore(home_directory(os.environ)).run(record.id)
+    return run.waits_for() if record.state == RUNNING else ""
 
 
 def _summary(record: RunRecord) -> dict[str, Any]:
     return {
         "id": record.id,
         "name": record.name,
-        "state": record.state,
+        "state": record.shown_state,
+        "gathering": record.gathering,
+        "waits_for": _waits_for(record) or None,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.started)),
         "world_size": record.world_size,
         "exit_code": record.exit_code,
@@ -94,16 +120,11 @@ def _print_table(records: list[RunRecord]) -> None:
 def _row(record: RunRecord) -> tuple[str, ...]:
     return (
         record.id,
-        _visible(record.name or ""),
-        record.state,
-        str(record.world_size),
+        visible(record.name or ""),
+        "waiting" if _waits_for(record) else record.shown_state,
+        str(record.world_size or ""),
         "" if record.exit_code is None else str(record.exit_code),
         time.strftime("%m-%d %H:%M", time.localtime(record.started)),
         "" if record.state == LOST else duration(_seconds(record)),
-        _visible(" ".join(record.command)),
+        visible(" ".join(record.command)),
     )
-
-
-def _visible(text: str) -> str:
-    """Show control characters as they are written in Python, instead of obeying them."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -54,8 +54,14 @@ def _packages(script: ScriptFacts, needed: tuple[str, ...]) -> tuple[str, ...]:
 
 def nvml_source() -> str:
     """The source of pynvml, one module that needs nothing else; "" where it is not installed."""
+    path = nvml_path()
+    return Path(path).read_text("utf-8") if path else ""
+
+
+def nvml_path() -> str:
+    """Where pynvml lies; "" where it is not installed."""
     spec = importlib.util.find_spec("pynvml")
-    return Path(spec.origin).read_text("utf-8") if spec and spec.origin else ""
+    return spec.origin or "" if spec else ""
 
 
 def allowed(text: str | None) -> frozenset[str]:

@@ -9,6 +9,7 @@ import typer
 
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.recipe_files import recipe_sources
+from zlaunch.cli.screen import in_last_column, screen_width
 from zlaunch.dsconfig.recipes import Recipe, load_recipe, recipe_names
 
 app = typer.Typer(
@@ -40,9 +41,10 @@ def list_(
         headings = ("NAME", "STAGE", "OPTIMIZER", "PARAMETERS", "FOR")
         cells = [headings, *(tuple(str(value) for value in row.values()) for row in rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(headings) - 1)]
+        screen = screen_width()
         for row in cells:
             padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-            typer.echo("  ".join([*padded, row[-1]]).rstrip())
+            typer.echo(in_last_column(padded, row[-1], screen))
 
 
 def _describe(recipe: Recipe) -> dict[str, Any]:

@@ -6,11 +6,27 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.allocation import RunBackend, for_one
+from zlaunch.cli.forward_signals import DEFAULT as FORWARDED
 from zlaunch.cli.options import (
     AccumulateOption,
+    BuildOpsOption,
     GlobalBatchOption,
+    HangTimeoutOption,
+    IdleOption,
+    LeaseDirOption,
+    LiveOption,
+    LogMaxOption,
+    MetricsPortOption,
     MicroBatchOption,
+    OnExitOption,
+    OnHangOption,
     OverridesOption,
+    PreloadOption,
+    ShareGpusOption,
+    StacksOption,
+    StartOption,
+    WaitOption,
 )
 from zlaunch.cli.request import (
     DeviceChoice,
@@ -22,6 +38,7 @@ from zlaunch.cli.request import (
     TargetChoice,
 )
 from zlaunch.cli.start import dry_run, start
+from zlaunch.cli.waiting import WithWait
 from zlaunch.errors import InputError
 
 # Of every command that ends in a script and its arguments.
@@ -34,7 +51,7 @@ SCRIPT_FOLLOWS: dict[str, Any] = {
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-@app.command(context_settings=SCRIPT_FOLLOWS)
+@app.command(cls=WithWait, context_settings=SCRIPT_FOLLOWS)
 def run(
     script: Annotated[str, typer.Argument(metavar="SCRIPT", help="Script, -m module or program.")],
     args: Annotated[
@@ -59,6 +76,10 @@ def run(
     nproc: Annotated[
         int | None, typer.Option("--nproc", metavar="N", help="Workers on this machine.")
     ] = None,
+    idle: IdleOption = False,
+    wait: WaitOption = None,
+    share_gpus: ShareGpusOption = False,
+    lease_dir: LeaseDirOption = None,
     recipe: Annotated[
         str | None,
         typer.Option("--recipe", "-r", help="zero2 (default), zero3, ddp, ... or FILE.toml."),
@@ -96,14 +117,57 @@ def run(
         str | None, typer.Option("--master-addr", help="Where rank 0 listens.")
     ] = None,
     master_port: Annotated[int, typer.Option("--master-port", help="0: a free one is picked.")] = 0,
+    detach: Annotated[
+        bool,
+        typer.Option("--detach", "-d", help="Leave the terminal; print the run's id once it runs."),
+    ] = False,
     name: Annotated[str | None, typer.Option("--name", help="A name for the run.")] = None,
     console_ranks: Annotated[
         str,
         typer.Option("--console-ranks", help="Ranks on the screen: 0,-1 or 2-5."),
     ] = "all",
+    log_max: LogMaxOption = None,
+    stdin_rank: Annotated[
+        int | None,
+        typer.Option("--stdin-rank", metavar="N", help="Which rank reads stdin; else none does."),
+    ] = None,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Give rank 0, or that of --stdin-rank, the terminal.")
+    ] = False,
+    live: LiveOption = False,
     grace: Annotated[
         float, typer.Option("--grace", metavar="SECONDS", help="From TERM to KILL on stopping.")
     ] = 30.0,
+    max_restarts: Annotated[
+        int, typer.Option("--max-restarts", metavar="N", help="Start again after a failure.")
+    ] = 0,
+    healthy_after: Annotated[
+        float,
+        typer.Option("--healthy-after", metavar="SECONDS", help="Sooner failures are final."),
+    ] = 30.0,
+    exit_limit: Annotated[
+        float | None,
+        typer.Option("--exit-limit", metavar="SECONDS", help="For others once a rank is done."),
+    ] = None,
+    hang_timeout: HangTimeoutOption = None,
+    on_hang: OnHangOption = "report",
+    stacks: StacksOption = True,
+    metrics_port: MetricsPortOption = None,
+    start_how: StartOption = "cold",
+    preload: PreloadOption = None,
+    build_ops: BuildOpsOption = True,
+    forward_signals: Annotated[
+        str,
+        typer.Option("--forward-signals", metavar="NAMES", help="They go to the ranks; or none."),
+    ] = FORWARDED,
+    backend: Annotated[
+        RunBackend,
+        typer.Option(
+            "--backend",
+            help="local: here; slurm: the job's first node; auto: here, unless a job is elsewhere.",
+        ),
+    ] = "auto",
+    on_exit: OnExitOption = None,
     num_nodes: Annotated[int | None, typer.Option("--num-nodes", hidden=True)] = None,
     hostfile: Annotated[str | None, typer.Option("--hostfile", "-H", hidden=True)] = None,
     show_plan: Annotated[
@@ -120,7 +184,7 @@ def run(
     """
     options = dict(locals())
     _refuse_many_nodes(num_nodes, hostfile)
-    request = request_of(**options)
+    request = request_of(many=for_one(backend), **options)
     if show_plan:
         dry_run(request, as_json=as_json)
         raise typer.Exit(0)
@@ -136,6 +200,7 @@ def request_of(many: ManyHosts | None = None, join: Join | None = None, **option
         raise InputError("--json shows the plan as data", hint="give it together with --dry-run")
     if options["no_local_rank"]:
         options["local_rank_arg"] = "never"
+    options["start"] = options.pop("start_how")
     fields = {name: options[name] for name in Request.__dataclass_fields__ if name in options}
     for name in ("args", "overrides"):
         fields[name] = tuple(fields[name] or ())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import os
 import shutil
 import sys
+from dataclasses import replace
 from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from zlaunch.cli.request import Request
 from zlaunch.cli.user_files import similar_files
 from zlaunch.errors import HostfileError, InputError
 from zlaunch.spec.hostfile import parse_hostfile
+from zlaunch.spec.preload import leaves_alone
 from zlaunch.spec.script import ScriptFacts, read_script
 
 _COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
@@ -56,17 +59,37 @@ def read_facts(request: Request) -> ScriptFacts:
             if request.python is None:
                 raise
             source = None  # another interpreter has other modules
-        return _facts(source, request) if source is not None else ScriptFacts()
+        return _module_facts(source, request) if source is not None else ScriptFacts()
     script = Path(request.script)
     if script.is_dir():
         script /= "__main__.py"
         if not script.is_file():
             raise InputError(f"{request.script} is a directory without a __main__.py")
     if not script.exists():
-        raise InputError(
-            f"script {request.script} was not found", hint=similar_files(request.script)
-        )
+        hint = similar_files(request.script)
+        if hint is None and request.wait is not None and request.script[:1].isalnum():
+            hint = "--wait may be given 90s, 15m, 2h or 1d; what else follows it is the script"
+        raise InputError(f"script {request.script} was not found", hint=hint)
     return _facts(script, request)
+
+
+def _module_facts(path: Path, request: Request) -> ScriptFacts:
+    """Of a module, to which the packages that it is in come first."""
+    facts = _facts(path, request)
+    depth = request.script.count(".") + (path.name == "__main__.py")
+    packages = (folder / "__init__.py" for folder in path.parents[:depth])
+    if all(_leaves_alone(package) for package in packages):
+        return facts
+    return replace(facts, first_imports=())
+
+
+def _leaves_alone(package: Path) -> bool:
+    try:
+        return leaves_alone(ast.parse(package.read_bytes()))
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
 
 
 def _facts(path: Path, request: Request) -> ScriptFacts:

@@ -10,17 +10,17 @@ own rule (`DeepSpeedConfig._batch_assertion`), solved before anything is started
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import isqrt
 from typing import NoReturn
 
 from zlaunch.errors import BatchError
+from zlaunch.frozen import frozen
 
 # Larger is a typing mistake, and divisors of larger numbers would take long to find.
 _LARGEST = 1_000_000_000
 
 
-@dataclass(frozen=True)
+@frozen
 class Batch:
     """Batch numbers that multiply out: `train == micro * accumulation * world size`."""
 

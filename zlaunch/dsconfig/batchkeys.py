@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from zlaunch.dsconfig.batch import Batch, solve_batch
 from zlaunch.dsconfig.overrides import Override
 from zlaunch.dsconfig.values import AUTO, number_in, whole
 from zlaunch.errors import BatchError, ConfigError
+from zlaunch.frozen import frozen
 
 # The field of `Batch` and of `Asked`, and its key in a ds_config.
 KEY_OF = {
@@ -19,7 +20,7 @@ KEY_OF = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """The batch numbers that the user fixed for this run; `None` where nothing was said."""
 

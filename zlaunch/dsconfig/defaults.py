@@ -33,7 +33,8 @@ _ON = words(
     managed_gradient_accumulation flops_profiler.detailed checkpoint.checkpoint_serialization
     checkpoint.writer.io_buffer_double pipeline.pipe_partitioned pipeline.grad_partitioned
     optimizer.params.bias_correction optimizer.params.adam_w_mode
-    optimizer.params.fp32_optimizer_states
+    optimizer.params.fp32_optimizer_states scheduler.params.cycle_momentum
+    autotuning.fast autotuning.overwrite weight_quantization.enabled
     """
 )
 _NO_DEFAULT = words(
@@ -51,6 +52,10 @@ _NONE = words(
     flops_profiler.output_file optimizer.type scheduler.type wandb.group wandb.team
     zero_optimization.offload_param.nvme_path zero_optimization.offload_optimizer.nvme_path
     compile.passes tensor_parallel.preset_model torch_autocast.dtype
+    scheduler.params.cycle_second_step_size scheduler.params.cycle_second_stair_count
+    autotuning.metric_path autotuning.model_info_path autotuning.max_train_batch_size
+    autotuning.model_info.num_params autotuning.model_info.hidden_size
+    autotuning.model_info.num_layers
     """
 )
 _VALUES: dict[str, Any] = {
@@ -101,6 +106,29 @@ _VALUES: dict[str, Any] = {
     "scheduler.params.warmup_min_ratio": 0.0,
     "scheduler.params.cos_min_ratio": 0.0001,
     "scheduler.params.last_batch_iteration": -1,
+    "scheduler.params.cycle_first_step_size": 2000.0,
+    "scheduler.params.cycle_first_stair_count": 0,
+    "scheduler.params.decay_step_size": 0,
+    "scheduler.params.decay_lr_rate": 0.0,
+    "scheduler.params.cycle_min_mom": 0.8,
+    "scheduler.params.cycle_max_mom": 0.9,
+    "scheduler.params.decay_mom_rate": 0.0,
+    "scheduler.params.lr_range_test_min_lr": 0.001,
+    "scheduler.params.lr_range_test_step_size": 2000,
+    "scheduler.params.lr_range_test_step_rate": 1.0,
+    "autotuning.results_dir": "autotuning_results",
+    "autotuning.exps_dir": "autotuning_exps",
+    "autotuning.metric": "throughput",
+    "autotuning.tuner_type": "gridsearch",
+    "autotuning.start_profile_step": 3,
+    "autotuning.end_profile_step": 5,
+    "autotuning.tuner_early_stopping": 5,
+    "autotuning.tuner_num_trials": 50,
+    "autotuning.mp_size": 1,
+    "autotuning.min_train_batch_size": 1,
+    "autotuning.max_train_micro_batch_size_per_gpu": 1024,
+    "autotuning.min_train_micro_batch_size_per_gpu": 1,
+    "autotuning.num_tuning_micro_batch_sizes": 3,
     "aio.block_size": 1_048_576,
     "aio.queue_depth": 8,
     "aio.intra_op_parallelism": 1,

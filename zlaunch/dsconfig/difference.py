@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from zlaunch.frozen import frozen
 
 
 class _Absent:
@@ -17,7 +18,7 @@ class _Absent:
 ABSENT = _Absent()
 
 
-@dataclass(frozen=True)
+@frozen
 class Difference:
     """One key, by its path; `before` or `after` is ABSENT where only the other has it."""
 

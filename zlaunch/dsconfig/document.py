@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
+
+from zlaunch.frozen import frozen
 
 # List items are numbered: ("optimizer", "params", "betas", 1).
 Where: TypeAlias = "tuple[str | int, ...]"
 
 
-@dataclass(frozen=True)
+@frozen
 class Position:
     """A position in a text; both numbers count from 1."""
 
@@ -18,7 +20,7 @@ class Position:
     column: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Oddity:
     """Something in the text that JSON does not have.
 
@@ -34,7 +36,7 @@ class Oddity:
     where: Where = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Document:
     """A config and where its keys and values stand; a place that is not known is not there.
 

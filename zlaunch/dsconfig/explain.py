@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zlaunch.dsconfig.explain_rest import REST
 from zlaunch.dsconfig.explain_training import TRAINING
 from zlaunch.dsconfig.explain_zero import ZERO, Said
+from zlaunch.dsconfig.misnamed import MEANT
 from zlaunch.dsconfig.schema import UNKNOWN, Field, Schema
+from zlaunch.dsconfig.spelling import nearest, plain_form
+from zlaunch.dsconfig.versions import RENAMED, gone_with, spelled
+from zlaunch.frozen import frozen
 
 Path = tuple[str, ...]
 
@@ -22,7 +25,7 @@ TABLE: dict[str, Said] = {
 }
 
 
-@dataclass(frozen=True)
+@frozen
 class Explanation:
     """One key. `written` is its value in the user's file, `UNKNOWN` where there is none."""
 
@@ -46,11 +49,15 @@ class Explanation:
 
 
 def find_keys(text: str, schema: Schema) -> tuple[Path, ...]:
-    """The keys that `text` may mean, by path or by name; those of a section with it."""
-    path = tuple(text.split("."))
+    """The keys that `text` may mean, by path or by name, in any case; a section's own with it."""
+    path = tuple(plain_form(part) for part in text.strip().strip("\"'").strip(".").split("."))
+    if not all(path):
+        return ()
     meant = [path] if schema.field(*path) is not None else []
     meant = meant or [
-        known for known in schema.names() if known[-len(path) :] == path and known[0] != "bfloat16"
+        known
+        for known in schema.names()
+        if tuple(map(str.lower, known[-len(path) :])) == path and known[0] != "bfloat16"
     ]
     return tuple(one for found in meant for one in (found, *_below(found, schema)))
 
@@ -60,15 +67,32 @@ def _below(path: Path, schema: Schema) -> Iterator[Path]:
     yield from ((*path, name) for name in (field.fields if field is not None else ()))
 
 
+def sections_with(paths: Sequence[Path]) -> list[str]:
+    """The sections of keys that have one name; "the top" for those outside of one."""
+    name = paths[0][-1] if paths else ""
+    return [".".join(path[:-1]) or "the top" for path in paths if path[-1] == name]
+
+
 def near_keys(text: str, schema: Schema) -> list[str]:
-    """Keys that are spelled like `text`."""
-    names = {".".join(path): ".".join(path) for path in schema.names()}
+    """Keys that are spelled like `text`, or that others call so."""
+    if text in MEANT or text in RENAMED:
+        return [MEANT.get(text) or RENAMED[text]]
     lasts: dict[str, str] = {}
     for path in schema.names():
         lasts.setdefault(path[-1], ".".join(path))
-    close = difflib.get_close_matches(text, names, 2, 0.7)
-    close += [lasts[one] for one in difflib.get_close_matches(text, lasts, 2, 0.7)]
-    return list(dict.fromkeys(close))
+    form = text.lower()
+    close = difflib.get_close_matches(form, [".".join(path) for path in schema.names()], 2, 0.7)
+    close += [lasts[one] for one in difflib.get_close_matches(form, lasts, 2, 0.7)]
+    best = nearest(text, lasts)
+    return list(dict.fromkeys([*([lasts[best]] if best else []), *close]))
+
+
+def taken_out(text: str, schema: Schema) -> str | None:
+    """What is to be said of a key that DeepSpeed had once; None where it is none of those."""
+    went = gone_with(tuple(text.split(".")))
+    if went is None or went > schema.version or text in RENAMED:
+        return None
+    return f"{text} was taken out of DeepSpeed in {spelled(went)}"
 
 
 def explain(path: Path, schema: Schema, written: Any = UNKNOWN) -> Explanation:

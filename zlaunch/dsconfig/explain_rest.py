@@ -45,7 +45,11 @@ REST: dict[str, Said] = {
     "tensor_parallel": ("splits single layers over ranks", "traffic in every layer", "0 1 2 3"),
     "tensor_parallel.autotp_size": ("ranks that share a layer; 0 is off", "", ""),
     "hybrid_engine": ("generates text with the model that is trained, for RLHF", "memory", ""),
-    "autotuning": ("tries configs in short runs before training", "many starts", ""),
+    "autotuning": (
+        "tries configs in short runs before training, under `deepspeed --autotuning`",
+        "many starts",
+        "",
+    ),
     "expert_parallel": ("spreads experts over ranks", "traffic at every such layer", ""),
     **_plain("""
         dump_state: prints the engine's state at the start
@@ -159,7 +163,35 @@ REST: dict[str, Said] = {
         data_efficiency.data_routing: which tokens go through which layer
         data_efficiency.data_routing.enabled: switches it on
         data_efficiency.data_routing.random_ltd: drops tokens in the middle layers
+        autotuning.enabled: switches it on; a run then ends after end_profile_step
+        autotuning.fast: tries micro batches and stages only
+        autotuning.results_dir: directory for the results
+        autotuning.exps_dir: directory for the short runs
+        autotuning.overwrite: writes over what is there
+        autotuning.metric: what is best: latency, throughput or flops
+        autotuning.metric_path: a file for what was measured
+        autotuning.start_profile_step: the step from which it measures
+        autotuning.end_profile_step: the step behind which the short run ends
+        autotuning.tuner_type: gridsearch, random or model_based
+        autotuning.tuner_early_stopping: runs without a better one before it stops
+        autotuning.tuner_num_trials: runs at most
+        autotuning.arg_mappings: which argument of the script each key has
+        autotuning.model_info: sizes of the model, so that they need not be measured
+        autotuning.model_info.profile: measures them all the same
+        autotuning.model_info.num_params: parameters
+        autotuning.model_info.hidden_size: width
+        autotuning.model_info.num_layers: layers
+        autotuning.model_info_path: a file for the sizes of the model
+        autotuning.mp_size: ranks that share the model
+        autotuning.max_train_batch_size: largest global batch
+        autotuning.min_train_batch_size: smallest global batch
+        autotuning.max_train_micro_batch_size_per_gpu: largest micro batch
+        autotuning.min_train_micro_batch_size_per_gpu: smallest micro batch
+        autotuning.num_tuning_micro_batch_sizes: how many micro batches it tries
         weight_quantization: quantized weights, for inference
+        weight_quantization.enabled: switches it on
+        weight_quantization.quantized_initialization: while the model is made
+        weight_quantization.post_init_quant: once it is made
         datastates_ckpt: the checkpoint engine DataStates
     """),
 }

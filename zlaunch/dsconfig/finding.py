@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from zlaunch.dsconfig.document import Document, Position, Where
 from zlaunch.dsconfig.schema import Schema
 from zlaunch.dsconfig.target import Target
 from zlaunch.dsconfig.values import number_in
+from zlaunch.frozen import frozen
 
 # error: training fails, or is not what was written; warning: something has no effect, or is not
 # what it looks like; note: good to know.
 Level: TypeAlias = Literal["error", "warning", "note"]
 _LARGEST = 2**63 - 1
+_COUNTABLE = 1e300  # no arithmetic with these overflows, nor with an integer below
+_WRITABLE = 4000  # bits of an integer; Python writes no more than 4300 digits
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """One thing to know about a config; `path` is dotted, "" for the whole of it."""
 
@@ -43,7 +46,7 @@ class Finding:
         }
 
 
-@dataclass(frozen=True)
+@frozen
 class Disk:
     """A path for NVMe offload, as this machine has it; `free` in bytes where it is known.
 
@@ -57,26 +60,28 @@ class Disk:
     free: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Around:
     """The circumstances of a config.
 
-    `world_size`, `bf16` and `cpu` are None where they are not known; `direct` where the reader
-    gets the file itself, and not what zlaunch writes from it. `disks` are the paths for NVMe
-    offload that could be looked at, `parameters` the size of the model.
+    `world_size`, `cpu`, and `bf16` and `fp16` (what the devices compute in) are None where they
+    are not known; `direct` where the reader gets the file itself, and not what zlaunch writes
+    from it. `disks` are the paths for NVMe offload that could be looked at, `parameters` the
+    size of the model.
     """
 
     schema: Schema
     target: Target = "plain"
     world_size: int | None = None
     bf16: bool | None = None
+    fp16: bool | None = None
     cpu: bool | None = None
     direct: bool = True
     disks: Mapping[str, Disk] = field(default_factory=dict)
     parameters: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Look:
     """A document with its circumstances: what every check gets."""
 
@@ -108,13 +113,15 @@ class Look:
     def number(self, *path: str) -> int | float | None:
         """The number that DeepSpeed will find at a path: written, or else its default."""
         value = self.get(*path)
+        field = self.schema.field(*path)
+        if isinstance(value, bool) and field is not None and field.lax:
+            value = int(value) if "bool" not in field.kinds else value
         if value is None or value == "auto":
-            field = self.schema.field(*path)
             value = field.default if field is not None else None
         elif isinstance(value, str):
             value = number_in(value)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        return value if is_number and is_sane(value) else None
+        return value if is_number and -_COUNTABLE < value < _COUNTABLE else None
 
     def finds(
         self,
@@ -143,5 +150,7 @@ def said(value: Any) -> str:
         return words[value]
     if isinstance(value, (dict, list)):
         return "a section" if isinstance(value, dict) else "a list"
+    if isinstance(value, int) and value.bit_length() > _WRITABLE:
+        return "a number of thousands of digits"
     text = f'"{value}"' if isinstance(value, str) else str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

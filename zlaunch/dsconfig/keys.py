@@ -98,8 +98,17 @@ _OPTIMIZER_PARAMS: Tree = {
 
 _SCHEDULER_PARAMS: Tree = {
     **_leaves(
-        float_="warmup_min_lr warmup_max_lr warmup_min_ratio cos_min_ratio",
-        int_="warmup_num_steps total_num_steps last_batch_iteration",
+        float_="""
+            warmup_min_lr warmup_max_lr warmup_min_ratio cos_min_ratio
+            cycle_min_lr cycle_max_lr cycle_first_step_size cycle_second_step_size decay_lr_rate
+            cycle_min_mom cycle_max_mom decay_mom_rate
+            lr_range_test_min_lr lr_range_test_step_rate
+        """,
+        int_="""
+            warmup_num_steps total_num_steps last_batch_iteration cycle_first_stair_count
+            cycle_second_stair_count decay_step_size lr_range_test_step_size
+        """,
+        bool_="cycle_momentum lr_range_test_staircase",
         str_="warmup_type",
     ),
     **OPEN,
@@ -155,7 +164,19 @@ _PROFILERS: Tree = {
     ),
     "comms_logger": _leaves(bool_="enabled prof_all verbose debug", list_="prof_ops"),
     "timers": {"throughput": _leaves(bool_="enabled synchronized")},
-    "autotuning": OPEN,
+    "autotuning": {
+        **_leaves(
+            bool_="enabled fast overwrite",
+            str_="results_dir exps_dir metric metric_path tuner_type model_info_path",
+            int_="""
+                start_profile_step end_profile_step tuner_early_stopping tuner_num_trials mp_size
+                max_train_batch_size min_train_batch_size max_train_micro_batch_size_per_gpu
+                min_train_micro_batch_size_per_gpu num_tuning_micro_batch_sizes
+            """,
+        ),
+        "arg_mappings": OPEN,
+        "model_info": _leaves(bool_="profile", int_="num_params hidden_size num_layers"),
+    },
 }
 
 _PARALLEL: Tree = {
@@ -249,7 +270,11 @@ KEYS: Tree = {
         int_="max_out_tokens inference_tp_size tp_gather_partition_size",
     ),
     "data_efficiency": _DATA_EFFICIENCY,
-    "weight_quantization": OPEN,
+    "weight_quantization": {
+        **_leaves(bool_="enabled"),
+        "quantized_initialization": OPEN,
+        "post_init_quant": OPEN,
+    },
     "datastates_ckpt": OPEN,
 }
 

@@ -15,10 +15,12 @@ from zlaunch.dsconfig.document import Document
 from zlaunch.dsconfig.finding import LEVELS, Around, Finding, Level, Look
 from zlaunch.dsconfig.lint_auto import check_autos
 from zlaunch.dsconfig.lint_batch import check_batch
+from zlaunch.dsconfig.lint_counts import check_counts
 from zlaunch.dsconfig.lint_disk import check_disks
 from zlaunch.dsconfig.lint_keys import check_keys
-from zlaunch.dsconfig.lint_optimizer import check_optimizer, check_scheduler
+from zlaunch.dsconfig.lint_optimizer import check_optimizer
 from zlaunch.dsconfig.lint_precision import check_precision_sections
+from zlaunch.dsconfig.lint_scheduler import check_scheduler
 from zlaunch.dsconfig.lint_speech import check_speech
 from zlaunch.dsconfig.lint_syntax import check_syntax
 from zlaunch.dsconfig.lint_values import check_values
@@ -30,6 +32,7 @@ _CHECKS: tuple[Callable[[Look], Iterator[Finding]], ...] = (
     check_values,
     check_autos,
     check_batch,
+    check_counts,
     check_precision_sections,
     check_zero,
     check_disks,

@@ -9,7 +9,7 @@ from zlaunch.dsconfig.batchkeys import KEY_OF
 from zlaunch.dsconfig.finding import Finding, Look, said
 from zlaunch.dsconfig.keys import words
 from zlaunch.dsconfig.schema import MODELS, UNKNOWN
-from zlaunch.dsconfig.values import AUTO
+from zlaunch.dsconfig.values import AUTO, REAL_SWITCHES
 from zlaunch.dsconfig.versions import HALF_MODELS_SINCE
 
 Path = tuple[str, ...]
@@ -38,6 +38,8 @@ _BOTH = words(
     """
 )
 _FILLED = {"accelerate": _BOTH, "hf": _BOTH | {"optimizer.params.betas", "optimizer.params.eps"}}
+# Read within one model, which drops the word as those of a section do.
+_MONITORS = frozenset({"tensorboard", "wandb", "csv_monitor", "comet"})
 _READER = {"accelerate": "Accelerate", "hf": "the Trainer"}
 
 # A number of the config has to be the one of this argument.
@@ -96,6 +98,7 @@ def _plain(look: Look, path: Path) -> Iterator[Finding]:
     text = f'{dotted} is "auto", and nobody fills it in a plain DeepSpeed script'
     half = path[0] in ("fp16", "bf16", "bfloat16")
     by_model = any(".".join(path[:end]) in MODELS for end in range(1, len(path)))
+    by_model = by_model or dotted in _MONITORS
     if half and look.schema.version < HALF_MODELS_SINCE:
         if path[-1] == "enabled":
             text += ": this DeepSpeed takes the word for true"
@@ -108,9 +111,19 @@ def _plain(look: Look, path: Path) -> Iterator[Finding]:
         default = f" {said(field.default)}" if known and field is not None else ""
         text += f": DeepSpeed drops the key and takes its default{default}"
         yield look.finds("warning", "auto-default", path, text, _mend(path))
+    elif _is_truth(look, path):
+        text += ": DeepSpeed takes the word for true"
+        yield look.finds("warning", "auto-default", path, text, "write true or false")
     else:
         text += ": it fails on the word"
         yield look.finds("error", "auto-unfilled", path, text, _mend(path))
+
+
+def _is_truth(look: Look, path: Path) -> bool:
+    """Whether the key is a switch that any text turns on."""
+    field = look.schema.field(*path)
+    switch = field is not None and field.kinds == ("bool",)
+    return switch and path[0] != "aio" and ".".join(path) not in REAL_SWITCHES
 
 
 def _mend(path: Path) -> str:

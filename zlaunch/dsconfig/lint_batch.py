@@ -46,9 +46,9 @@ def check_batch(look: Look) -> Iterator[Finding]:
 def _whole(value: Any) -> int | None:
     if isinstance(value, str):
         value = number_in(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not isinstance(value, (int, float)):
         return None
-    return whole(value)
+    return int(value) if isinstance(value, bool) else whole(value)
 
 
 def _ways(look: Look) -> int | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Level, Look
+from zlaunch.dsconfig.finding import Finding, Level, Look, said
 from zlaunch.dsconfig.keys import REMOVED
+from zlaunch.dsconfig.misnamed import MEANT
 from zlaunch.dsconfig.schema import Field
+from zlaunch.dsconfig.spelling import alike, nearest
+from zlaunch.dsconfig.values import AUTO
 from zlaunch.dsconfig.versions import (
     INSTEAD,
     LOG_LEVEL_SINCE,
@@ -22,27 +24,8 @@ from zlaunch.dsconfig.versions import (
 
 Path = tuple[str, ...]
 
-# What other programs call it.
-_MEANT = {
-    "zero": "zero_optimization",
-    "zero_stage": "zero_optimization.stage",
-    "learning_rate": "optimizer.params.lr",
-    "batch_size": "train_batch_size",
-    "micro_batch_size": "train_micro_batch_size_per_gpu",
-    "per_device_train_batch_size": "train_micro_batch_size_per_gpu",
-    "accumulate_grad_batches": "gradient_accumulation_steps",
-    "grad_clip": "gradient_clipping",
-    "clip_grad": "gradient_clipping",
-    "clip_grad_norm": "gradient_clipping",
-    "mixed_precision": "fp16.enabled or bf16.enabled",
-    "precision": "fp16.enabled or bf16.enabled",
-    "lr_scheduler": "scheduler",
-    "wandb.entity": "wandb.team",
-    "wandb.name": "wandb.group",
-}
 # In so many sections that they say nothing.
 _EVERYWHERE = frozenset({"enabled", "type", "params", "dtype"})
-_CLOSE = 0.75  # how alike two names are before one is taken for the other
 # Keys of one's own, which DeepSpeed leaves alone, and which nobody takes for its.
 _REMARKS = ("_", "$", "/", "#", "x-")
 _REMARK = frozenset({"comment", "comments", "note", "notes", "description", "name", "version"})
@@ -89,7 +72,7 @@ def _deprecated(look: Look, field: Field, path: Path) -> Iterator[Finding]:
     current = section.find(field.new) if section is not None else None
     named = next((k for k, v in section.fields.items() if v is current), "") if section else ""
     written = [name for name in {named, field.new} if name and look.get(*path[:-1], name)]
-    if written:
+    if written and look.get(*path) != AUTO:  # that one DeepSpeed drops
         text = f"{dotted} and {written[0]}, which replaces it, are both there: DeepSpeed refuses"
         mend = f"take {path[-1]} out"
         yield look.finds("error", "both-names", path, text, mend, at_value=False)
@@ -153,19 +136,31 @@ def _never_known(look: Look, section: Field, path: Path, reading: str) -> Iterat
         text = f"{reading} does not read {dotted}"
         yield look.finds("note", "unknown-key", path, text, at_value=False)
         return
-    if dotted in _MEANT:
+    if dotted in MEANT:
         text = f"{reading} has no key {dotted}, and {_does(in_model)} it"
-        mend = f"did you mean {_MEANT[dotted]}?"
+        mend = f"did you mean {MEANT[dotted]}?"
         yield look.finds("error", "unknown-key", path, text, mend, at_value=False)
         return
-    close = difflib.get_close_matches(name, _spellings(section), 1, _CLOSE)
-    elsewhere = [] if close and _alike(close[0], name) > 0.9 else _elsewhere(look, path)
+    if not name.strip():
+        text = f"a key is empty{_in(path)}, and {reading} {_does(in_model)} it"
+        level: Level = "error" if in_model else "warning"
+        yield look.finds(
+            level, "unknown-key", path, text, "name it, or take it out", at_value=False
+        )
+        return
+    nested = _nested(look, section, path)
+    if nested:
+        text = f"{name} is one key with dots in its name, and {reading} {_does(in_model)} it"
+        yield look.finds("error", "dotted-key", path, text, f"write {nested}", at_value=False)
+        return
+    near = nearest(name, _spellings(section))
+    elsewhere = [] if near and alike(near, name.lower()) > 0.9 else _elsewhere(look, path)
     if elsewhere:
         text = f"{dotted} is not read here{_refused(in_model)}; the key belongs to another section"
         mend = f"move it to {' or '.join(elsewhere[:2])}"
         yield look.finds("error", "misplaced-key", path, text, mend, at_value=False)
         return
-    close = [".".join((*path[:-1], close[0]))] if close else _close_anywhere(look, path)
+    close = [".".join((*path[:-1], near))] if near else _close_anywhere(look, path)
     text = f"{reading} has no key {dotted}, and {_does(in_model)} it"
     if not in_model and look.schema.version > NEWEST_READ:
         text = f"{dotted} is unknown to zlaunch, which knows DeepSpeed {spelled(NEWEST_READ)}"
@@ -212,12 +207,34 @@ def _close_anywhere(look: Look, path: Path) -> list[str]:
         for known in look.schema.names()
         if len(known[-1]) > 5 and known[-1] not in _EVERYWHERE
     }
-    near = difflib.get_close_matches(path[-1], names, 1, 0.85)
-    return [names[near[0]]] if near else []
+    near = nearest(path[-1], names, 0.85)
+    return [names[near]] if near else []
 
 
-def _alike(one: str, other: str) -> float:
-    return difflib.SequenceMatcher(None, one, other).ratio()
+def _nested(look: Look, section: Field, path: Path) -> str:
+    """How a key with dots in its name is written: as sections in each other."""
+    known: Field | None = section
+    names = []
+    for part in path[-1].split("."):
+        fields = _spellings(known) if known is not None else []
+        name = part if part in fields else nearest(part, fields)
+        if known is None or name is None or not part:
+            return ""
+        names.append(name)
+        known = known.find(name)
+    if len(names) < 2:
+        return ""
+    value = look.get(*path)
+    text = (
+        "{...}" if isinstance(value, dict) else "[...]" if isinstance(value, list) else said(value)
+    )
+    for name in reversed(names[1:]):
+        text = f'{{"{name}": {text}}}'
+    return f'"{names[0]}": {text}'
+
+
+def _in(path: Path) -> str:
+    return f" in {'.'.join(path[:-1])}" if path[:-1] else ""
 
 
 def _removed(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Lint: the optimizer and the scheduler, and what they are built with."""
+"""Lint: the optimizer, and what it is built with."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Look, said
+from zlaunch.dsconfig.finding import Finding, Look
 from zlaunch.dsconfig.lint_precision import is_on
+from zlaunch.dsconfig.lint_zero import offload_device
+from zlaunch.dsconfig.misnamed import ONE_BIT, PARAMS, TYPES
 from zlaunch.dsconfig.optimizers import (
     OPTIMIZER_PARAMS,
+    OWN_ADAM,
     OWN_OPTIMIZERS,
-    SCHEDULER_PARAMS,
-    SCHEDULERS,
     TESTED_WITH_ZERO,
+    TORCH_ADAM,
     TORCH_OPTIMIZERS,
 )
+from zlaunch.dsconfig.spelling import nearest
 from zlaunch.dsconfig.values import number_in
-from zlaunch.dsconfig.versions import WARMUP_CHECKED_SINCE, spelled
+from zlaunch.dsconfig.versions import spelled
 
+_WITHOUT_AMSGRAD = ("adam", "adamw", "lamb")
 _EXAMPLES = {"optimizer": "AdamW", "scheduler": "WarmupLR"}
 
 
@@ -36,10 +40,11 @@ def check_optimizer(look: Look) -> Iterator[Finding]:
             yield look.finds("error", "needs-key", ("optimizer",), text, mend, at_value=False)
         return
     if not _is_optimizer(look, name):
-        yield _no_type(look, "optimizer", name, _optimizers(look))
+        yield no_type(look, "optimizer", name, _optimizers(look))
         return
     yield from _untested(look, name)
-    yield from _optimizer_params(look, name.lower(), params)
+    yield from _never(look, name)
+    yield from _optimizer_params(look, name, params)
 
 
 def _optimizers(look: Look) -> frozenset[str]:
@@ -52,15 +57,20 @@ def _is_optimizer(look: Look, name: str) -> bool:
     return name in known or name.lower() in own
 
 
-def _no_type(look: Look, section: str, name: str, known: frozenset[str]) -> Finding:
+def no_type(look: Look, section: str, name: str, known: frozenset[str]) -> Finding:
+    """An optimizer or a scheduler that is not there, with the one that was meant."""
     version = spelled(look.schema.version)
     folded = {one.lower(): one for one in sorted(known)}
     near = difflib.get_close_matches(name.lower(), folded, 1, 0.6)
     shown = {"adam": "Adam", "adamw": "AdamW", "lamb": "Lamb", "lion": "Lion"}
     named = shown.get(folded[near[0]], folded[near[0]]) if near else ""
-    mend = f"did you mean {named}?" if near else f"such as {_EXAMPLES[section]}"
+    named = TYPES[section].get(name.lower(), named)
+    mend = f"did you mean {named}?" if named else f"such as {_EXAMPLES[section]}"
     text = f'DeepSpeed {version} has no {section} "{name}", and torch has none of that name'
-    if named.lower() == name.lower():
+    if name.lower() in ONE_BIT:
+        text = f'DeepSpeed {version} has no optimizer "{name}": its 1-bit optimizers were taken out'
+        mend = f"such as {_EXAMPLES[section]}"
+    elif named.lower() == name.lower():
         text = f'DeepSpeed {version} has no {section} "{name}": its name is spelled {named}'
     return look.finds("error", f"unknown-{section}", (section, "type"), text, mend)
 
@@ -79,20 +89,51 @@ def _untested(look: Look, name: str) -> Iterator[Finding]:
         yield look.finds("error", "untested-optimizer", ("optimizer", "type"), text, mend)
 
 
+def _never(look: Look, name: str) -> Iterator[Finding]:
+    """Optimizers that exist, and that DeepSpeed cannot train with here."""
+    where = ("optimizer", "type")
+    stage = look.number("zero_optimization", "stage")
+    if name == "LBFGS":
+        text = "LBFGS needs a closure at every step, and DeepSpeed gives none"
+        yield look.finds("error", "needs-script", where, text, "such as AdamW")
+    if name.lower() == "muon" and stage == 3:
+        path = ("zero_optimization", "reduce_scatter")
+        if look.get(*path) is not False:
+            text = "Muon with ZeRO stage 3 needs reduce_scatter off; DeepSpeed refuses it otherwise"
+            mend = 'add "reduce_scatter": false to zero_optimization'
+            yield look.finds("error", "muon-scatter", where, text, mend)
+    on_host = offload_device(look, "offload_optimizer") is not None
+    if look.around.cpu and (name.lower() == "lamb" or (name.lower() == "lion" and not on_host)):
+        text = f"DeepSpeed has its {name} for GPUs only, and these are CPUs"
+        yield look.finds("error", "needs-gpu", where, text, "such as AdamW")
+
+
 def _optimizer_params(look: Look, name: str, params: Mapping[str, Any]) -> Iterator[Finding]:
     path = ("optimizer", "params")
-    known = OPTIMIZER_PARAMS.get(name)
+    # A name of DeepSpeed's own, in any case, comes before torch's.
+    own = name.lower() in OWN_OPTIMIZERS
+    known = OPTIMIZER_PARAMS.get(name.lower()) if own else look.schema.parameters.get(name)
+    of_torch = known is OWN_ADAM and is_on(params.get("torch_adam"))
+    known = TORCH_ADAM if of_torch else known
     for key in params:
         if key == "max_grad_norm":
             text = "max_grad_norm is no parameter of the optimizer here; DeepSpeed refuses it"
             mend = 'write "gradient_clipping" at the top'
             yield look.finds("error", "misplaced-key", (*path, key), text, mend, at_value=False)
         elif known is not None and key not in known:
-            near = difflib.get_close_matches(key, known, 1, 0.7)
-            near = ["lr"] if key == "learning_rate" else near
-            text = f"the optimizer {name} has no parameter {key}"
-            mend = f"did you mean {near[0]}?" if near else "take it out"
+            meant = PARAMS.get(key.lower())
+            near = meant if meant in known else nearest(key, known, 0.7)
+            text = f"the optimizer {name} has no parameter {key or 'without a name'}"
+            text += " where torch_adam is on" if of_torch else ""
+            mend = f"did you mean {near}?" if near else "take it out"
+            if known is OWN_ADAM and key in TORCH_ADAM:
+                mend = 'take it out, or add "torch_adam": true'
             yield look.finds("error", "unknown-key", (*path, key), text, mend, at_value=False)
+    if name.lower() in _WITHOUT_AMSGRAD and not of_torch and params.get("amsgrad"):
+        text = f"DeepSpeed's own {name} has no amsgrad, and refuses it"
+        mend = "write false"
+        mend += ', or add "torch_adam": true' if known is OWN_ADAM else ""
+        yield look.finds("error", "no-amsgrad", (*path, "amsgrad"), text, mend)
     yield from _betas(look, params.get("betas"))
     for key in ("lr", "eps", "weight_decay"):
         value = look.number(*path, key)
@@ -117,76 +158,3 @@ def _betas(look: Look, betas: Any) -> Iterator[Finding]:
         text = f"betas is {betas}; it has to be two numbers from 0 on and below 1"
         path = ("optimizer", "params", "betas")
         yield look.finds("error", "out-of-range", path, text, "such as [0.9, 0.999]")
-
-
-def check_scheduler(look: Look) -> Iterator[Finding]:
-    """Its type, the parameters of DeepSpeed's own ones, and a warm-up that is none."""
-    section = look.section("scheduler")
-    if not section:
-        return
-    name = section.get("type")
-    if not isinstance(name, str):
-        if name is None and look.document.complete:
-            text = "scheduler has no type, so DeepSpeed makes none from it"
-            mend = 'add "type": "WarmupLR"'
-            yield look.finds("error", "needs-key", ("scheduler",), text, mend, at_value=False)
-        return
-    known = look.schema.schedulers or SCHEDULERS
-    if name not in known:
-        yield _no_type(look, "scheduler", name, known)
-        return
-    if section.get("params") is None:
-        text = "scheduler has no params, and DeepSpeed fails without"
-        mend = 'add "params": {}'
-        yield look.finds("error", "needs-key", ("scheduler",), text, mend, at_value=False)
-    if name in SCHEDULER_PARAMS:
-        yield from _scheduler_params(look, name, look.section("scheduler", "params"))
-        yield from _warmup(look, name)
-
-
-def _scheduler_params(look: Look, name: str, params: Mapping[str, Any]) -> Iterator[Finding]:
-    known, needed = (words.split() for words in SCHEDULER_PARAMS[name])
-    for key in params:
-        if key not in known:
-            near = difflib.get_close_matches(key, known, 1, 0.7)
-            others = [one for one, (keys, _) in SCHEDULER_PARAMS.items() if key in keys.split()]
-            text = f"the scheduler {name} has no parameter {key}"
-            if others:
-                text += f"; {' and '.join(others)} {'have' if len(others) > 1 else 'has'} it"
-            mend = f"did you mean {near[0]}?" if near else "take it out"
-            path = ("scheduler", "params", key)
-            yield look.finds("error", "unknown-key", path, text, mend, at_value=False)
-    missing = [key for key in needed if key not in params]
-    if missing and look.section("scheduler").get("params") is not None:
-        text = f"the scheduler {name} needs {' and '.join(missing)}"
-        mend = f"add {' and '.join(missing)} to params"
-        where = ("scheduler", "params")
-        yield look.finds("error", "needs-key", where, text, mend, at_value=False)
-
-
-def _warmup(look: Look, name: str) -> Iterator[Finding]:
-    path = ("scheduler", "params")
-    for key in ("warmup_min_lr", "warmup_max_lr"):
-        value = look.number(*path, key)
-        if value is not None and value < 0:
-            text = f"{key} is {value}; it cannot be negative"
-            yield look.finds("error", "out-of-range", (*path, key), text, "write 0 or more")
-    steps = look.get(*path, "warmup_num_steps")
-    number = look.number(*path, "warmup_num_steps")
-    if steps is not None and number is not None and number <= 0:
-        text = f"warmup_num_steps is {said(steps)}"
-        if look.schema.version >= WARMUP_CHECKED_SINCE:
-            text += f"; DeepSpeed {spelled(look.schema.version)} refuses fewer than 1"
-            mend = "write 1 for no warm-up"
-            yield look.finds("error", "zero-warmup", (*path, "warmup_num_steps"), text, mend)
-        else:
-            text += "; this DeepSpeed takes 2, and newer ones refuse it"
-            mend = "write 2"
-            yield look.finds("warning", "zero-warmup", (*path, "warmup_num_steps"), text, mend)
-    total = look.number(*path, "total_num_steps")
-    if total is not None and number is not None and name != "WarmupLR" and 0 < total < number:
-        text = f"total_num_steps {total} is less than warmup_num_steps {number}:"
-        text += " training ends before the warm-up does"
-        yield look.finds(
-            "warning", "short-training", (*path, "total_num_steps"), text, "change one"
-        )

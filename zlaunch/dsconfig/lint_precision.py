@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Look
+from zlaunch.dsconfig.finding import Finding, Level, Look
 from zlaunch.dsconfig.versions import HALF_MODELS_SINCE, spelled
 
 
@@ -45,17 +45,16 @@ def _devices(look: Look, bf16: str, fp16_on: bool, bf16_on: bool) -> Iterator[Fi
         text = f"{bf16} is on, and these devices cannot compute in it"
         mend = "use fp16: bf16 needs an Ampere GPU (compute capability 8.0) or newer"
         yield look.finds("error", "bf16-unsupported", (bf16, "enabled"), text, mend)
-    if fp16_on and look.around.cpu and look.around.target == "plain":
-        text = "fp16 is on: DeepSpeed cannot train in fp16 on CPUs"
-        yield look.finds("error", "fp16-on-cpu", ("fp16", "enabled"), text, "use bf16, or neither")
+    if fp16_on and look.around.cpu and look.around.target == "plain" and not look.around.fp16:
+        known = look.around.fp16 is False
+        text = f"fp16 is on: DeepSpeed cannot train in it on {'these' if known else 'most'} CPUs"
+        mend = "use bf16, or neither: fp16 needs CPUs with AVX512-FP16"
+        level: Level = "error" if known else "warning"
+        yield look.finds(level, "fp16-on-cpu", ("fp16", "enabled"), text, mend)
 
 
 def _loss_scale(look: Look, on: bool) -> Iterator[Finding]:
     scale = look.number("fp16", "loss_scale")
-    if scale is not None and scale < 0:
-        text = f"fp16.loss_scale is {scale}; it has to be 0 (dynamic) or more"
-        yield look.finds("error", "out-of-range", ("fp16", "loss_scale"), text, "write 0")
-        return
     if not on or scale:
         return
     for name in ("loss_scale_window", "min_loss_scale"):
@@ -115,7 +114,9 @@ def _types(look: Look, fp16_on: bool, bf16_on: bool) -> Iterator[Finding]:
     keys = [("data_types", key) for key in ("grad_accum_dtype", "param_dtype", "buffer_dtype")]
     for path in (*keys, ("torch_autocast", "dtype")):
         value = look.get(*path)
-        if isinstance(value, str) and value.removeprefix("torch.") not in names and value != "auto":
+        known = names.get(value.removeprefix("torch.")) if isinstance(value, str) else "no text"
+        integers = known == "int8" and path[-1] != "buffer_dtype"  # nothing is computed in them
+        if (known is None or integers) and value != "auto":
             text = f'{".".join(path)} is "{value}"; it can be fp32, fp16 or bf16'
             yield look.finds("error", "unknown-value", path, text, "write one of these")
     if any(look.get(name, "enabled") == "auto" for name in ("fp16", "bf16")):
@@ -124,7 +125,7 @@ def _types(look: Look, fp16_on: bool, bf16_on: bool) -> Iterator[Finding]:
     grads = names.get(str(look.get("data_types", "grad_accum_dtype")).removeprefix("torch."))
     if grads not in (None, model) and look.get("zero_optimization", "stage") in (None, 0):
         text = f"data_types.grad_accum_dtype {grads} with a model in {model} works with ZeRO only"
-        mend = 'choose a ZeRO stage, as "zero_optimization": {"stage": 1}'
+        mend = 'take it out, or choose a ZeRO stage: "zero_optimization": {"stage": 1}'
         yield look.finds("error", "needs-stage", ("data_types", "grad_accum_dtype"), text, mend)
     written = look.get("data_types", "param_dtype")
     wanted = names.get(str(written).removeprefix("torch."))

@@ -15,11 +15,6 @@ _SPEAKING = frozenset({"info", "debug"})
 def check_speech(look: Look) -> Iterator[Finding]:
     """What a config with a dynamic loss scale lacks for its overflow lines to be printed."""
     version = look.schema.version
-    if look.get("steps_per_print") == 0 and look.around.target == "plain":
-        text = "steps_per_print is 0, and DeepSpeed divides by it"
-        mend = "leave it out for no lines"
-        yield look.finds("error", "out-of-range", ("steps_per_print",), text, mend)
-        return
     enabled = look.get("fp16", "enabled")
     if not (is_on(enabled) or enabled == "auto") or look.number("fp16", "loss_scale"):
         return

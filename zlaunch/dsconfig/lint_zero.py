@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zlaunch.dsconfig.finding import Finding, Level, Look
+from zlaunch.dsconfig.finding import Finding, Level, Look, said
 from zlaunch.dsconfig.lint_precision import is_on
 from zlaunch.dsconfig.versions import CLIPPING_IS_ONE_SINCE
 
@@ -22,9 +22,14 @@ _STAGE_3_ONLY = (
 def check_zero(look: Look) -> Iterator[Finding]:
     """All of them; stage None is one that is filled in later."""
     zero = look.config.get(_ZERO)
-    if zero is None and look.around.target == "accelerate" and look.document.complete:
-        text = "zero_optimization is not there, and Accelerate refuses a config without it"
+    reader = {"hf": "the Trainer", "accelerate": "Accelerate"}.get(look.around.target)
+    if zero is None and reader and look.document.complete:
+        text = f"zero_optimization is not there, and {reader} refuses a config without it"
         yield look.finds("error", "needs-key", (), text, f'write "{_ZERO}": {{"stage": 2}}')
+    if isinstance(zero, bool) and reader:
+        text = f"zero_optimization is {said(zero)}, and {reader} fails where it is no section"
+        mend = f'write {{"stage": {int(zero)}}}'
+        yield look.finds("error", "wrong-type", (_ZERO,), text, mend)
     if not isinstance(zero, dict):
         return
     yield from _buckets(look)
@@ -64,7 +69,7 @@ def _alignment(look: Look, stage: int) -> Iterator[Finding]:
         yield look.finds("error", "out-of-range", path, text, f"write {int(size) + 1}")
 
 
-def _device(look: Look, section: str) -> str | None:
+def offload_device(look: Look, section: str) -> str | None:
     """Where a section offloads to; None for nowhere."""
     device = look.get(_ZERO, section, "device")
     if device is None and is_on(look.get(_ZERO, _OLD_NAMES[section])):
@@ -73,7 +78,10 @@ def _device(look: Look, section: str) -> str | None:
 
 
 def _offload(look: Look, stage: int) -> Iterator[Finding]:
-    optimizer, param = _device(look, "offload_optimizer"), _device(look, "offload_param")
+    optimizer, param = (
+        offload_device(look, "offload_optimizer"),
+        offload_device(look, "offload_param"),
+    )
     where = (_ZERO, "offload_optimizer", "device")
     if optimizer and stage == 0:
         text = f"offload_optimizer to {optimizer} works with ZeRO stage 1, 2 or 3; the stage is 0"
@@ -160,7 +168,7 @@ def _grad_norm(look: Look, stage: int) -> Iterator[Finding]:
     if isinstance(clipping, (int, float)) and clipping > 0:
         text = f"compute_grad_norm false needs gradient_clipping 0, and that is {clipping}"
         yield look.finds("error", "needs-key", path, text, 'write "gradient_clipping": 0')
-    if _device(look, "offload_optimizer") or look.get(_ZERO, "zenflow") is not None:
+    if offload_device(look, "offload_optimizer") or look.get(_ZERO, "zenflow") is not None:
         text = "compute_grad_norm false works neither with offload_optimizer nor with zenflow"
         yield look.finds("error", "needs-key", path, text, "take it out")
 
@@ -186,7 +194,7 @@ def _gradients(look: Look, stage: int) -> Iterator[Finding]:
         text = f"prescale_gradients does not work with ZeRO stage {stage} and reduce_scatter"
         mend = 'take it out, or write "reduce_scatter": false'
         yield look.finds("error", "needs-stage", ("prescale_gradients",), text, mend)
-    elif isinstance(factor, (int, float)) and factor not in (0, 1):
+    elif isinstance(factor, (int, float)) and factor != 1:
         text = f"gradient_predivide_factor {factor} does not work with ZeRO stage {stage}"
         mend = 'take it out, or write "reduce_scatter": false'
         yield look.finds("error", "needs-stage", ("gradient_predivide_factor",), text, mend)

@@ -27,17 +27,26 @@ SCHEDULERS = words(
     MultiStepLR MultiplicativeLR OneCycleLR PolynomialLR ReduceLROnPlateau SequentialLR StepLR
     """
 )
+# Schedulers of torch that are made with more than numbers and words.
+OF_PYTHON = {
+    "LambdaLR": "functions",
+    "MultiplicativeLR": "functions",
+    "ChainedScheduler": "other schedulers",
+    "SequentialLR": "other schedulers",
+}
 # ZeRO takes these; any other only with zero_allow_untested_optimizer.
 TESTED_WITH_ZERO = frozenset({"adagrad", "adam", "adamw", "lion", "muon"})
 _ADAM = words(
     """
-    lr betas eps weight_decay bias_correction amsgrad adam_w_mode torch_adam set_grad_none
-    fp32_optimizer_states foreach fused capturable differentiable maximize
+    lr betas eps weight_decay amsgrad adam_w_mode torch_adam fp32_optimizer_states
     """
 )
+# DeepSpeed's own Adam, fused or for the CPU, and torch's, which `torch_adam` chooses.
+OWN_ADAM = _ADAM | {"bias_correction", "set_grad_none"}
+TORCH_ADAM = _ADAM | {"foreach", "fused", "capturable", "differentiable", "maximize"}
 OPTIMIZER_PARAMS: dict[str, frozenset[str]] = {
-    "adam": _ADAM,
-    "adamw": _ADAM,
+    "adam": OWN_ADAM,
+    "adamw": OWN_ADAM,
     "lion": frozenset(["lr", "betas", "weight_decay", "set_grad_none", "fp32_optimizer_states"]),
 }
 # Parameters of DeepSpeed's schedulers, with those that have no default.

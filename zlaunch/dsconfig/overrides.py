@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from zlaunch.dsconfig.keypath import Kind, Path, kind_of, nearest, removed
 from zlaunch.dsconfig.values import RefusedError, read_value
 from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class Override:
     """One key and its new value; `None` takes the key out of the config."""
 

@@ -7,29 +7,19 @@ hjson makes other values of some slips than were meant (`True,` is the text "Tru
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
 from zlaunch.dsconfig.document import Document, Where
-from zlaunch.dsconfig.reader_cursor import Cursor
-from zlaunch.dsconfig.reader_text import (
-    UnreadableError,
-    in_quotes,
-    literal,
-    literal_prefix,
-    many_lines,
-    quoted,
-    unbalanced,
-)
+from zlaunch.dsconfig.reader_slips import Slips
+from zlaunch.dsconfig.reader_text import UnreadableError, literal, many_lines, quoted
 
 _DEEPEST = 100  # nobody nests deeper; Python's stack would
 _END_OF_BARE = re.compile(r"[\r\n,}\]#]|//|/\*|$")
 _END_OF_LINE = re.compile(r"[^\r\n]*")
-_MEMBER_FOLLOWS = re.compile(r"""\s+("[^"\r\n]*"|'[^'\r\n]*'|\w+)\s*:""")
-_ITEM_FOLLOWS = re.compile(r"""\s+["'\w+.-]""")
-_WORD = re.compile(r"[A-Za-z_+-]+")
-_PYTHON = {"True": ("true", True), "False": ("false", False), "None": ("null", None)}
-_NO_NUMBER = frozenset({"nan", "inf", "infinity"})
+_COMMENT = re.compile(r"\s*(#|//|/\*)")
+_GROUPED = re.compile(r"\b\d{1,3},$")
 _PAIRS = {"{": "}", "[": "]"}
 
 
@@ -38,7 +28,7 @@ def read_document(text: str) -> Document:
     return _Reader(text.removeprefix("\ufeff")).read()
 
 
-class _Reader(Cursor):
+class _Reader(Slips):
     """Objects, lists, keys and values."""
 
     def read(self) -> Document:
@@ -54,15 +44,24 @@ class _Reader(Cursor):
         return Document(value, self.keys, self.values, tuple(self.oddities), complete)
 
     def _root(self) -> Any:
+        self._refuse_nul()
+        of_program = self.skip_assignment()
         char = self.next()
         if not char:
             raise UnreadableError("empty", 0, "this ds_config is empty", "write at least {}")
         value = self._value(()) if char in "{[" else self._without_braces()
-        if self.next():
+        if self.next() and not of_program:
             raise UnreadableError(
                 "syntax", self.at, "something follows the end of the config", "take it out"
             )
         return value
+
+    def _refuse_nul(self) -> None:
+        at = self.text.find("\0")
+        if at >= 0:
+            wide = self.text.count("\0") > len(self.text) // 3
+            mend = "save it as UTF-8: this looks like UTF-16" if wide else "take it out"
+            raise UnreadableError("nul", at, "a NUL byte stands here, which no JSON has", mend)
 
     def _without_braces(self) -> Any:
         """Hjson's object without braces, or else a single value, as hjson tries them."""
@@ -72,6 +71,8 @@ class _Reader(Cursor):
         try:
             return self._members((), "")
         except (UnreadableError, EOFError) as error:
+            if any(oddity.fatal for oddity in self.oddities):
+                raise  # read on behind a slip: hjson would read something else again
             noted, self.at, self.oddities = self.oddities, start, []
             try:
                 value = self._value(())
@@ -96,7 +97,11 @@ class _Reader(Cursor):
             return self._closed(inner, where, start)
         if char and char in "'\"":
             return self._quoted(where)
-        return self._bare(where)
+        meant = self.typographic() if char else None
+        if meant is not None:
+            return meant
+        items = self.tuple(where) if char == "(" else None
+        return items if items is not None else self._bare(where)
 
     def _closed(self, inner: Any, where: Where, start: int) -> Any:
         """What stands in brackets; the opening one is what a missing one is blamed on."""
@@ -191,26 +196,59 @@ class _Reader(Cursor):
 
     def _key(self) -> str:
         char = self.text[self.at]
+        start = self.at
+        if self.text.startswith("'''", start):
+            raise UnreadableError("syntax", start, "''' cannot hold a key", 'write it as "text"')
         if char in "'\"":
             key = self._quoted(())
         else:
-            found = re.compile(r"[^\s:,{}\[\]]+").match(self.text, self.at)
-            if not found:
-                raise UnreadableError(
-                    "syntax",
-                    self.at,
-                    f"{char} stands where a key is expected",
-                    "take it out" if char in ",:" else "give the part a key",
-                )
-            key, start = found[0], self.at
-            self.at = found.end()
-            self.note("unquoted-key", start, f"the key {key} has no quotes", f'write "{key}"')
+            meant = self.typographic()
+            key = self._bare_key() if meant is None else meant
         if self.next() != ":":
-            raise UnreadableError(
-                "syntax", self.at, f'a colon is missing behind the key "{key}"', "put one in"
-            )
-        self.at += 1
+            self._not_a_colon(key, start)
+        else:
+            self.at += 1
         return key
+
+    def _bare_key(self) -> str:
+        start = self.at
+        found = re.compile(r"[^\s:,{}\[\]]+").match(self.text, start)
+        if not found:
+            char = self.text[start]
+            raise UnreadableError(
+                "syntax",
+                start,
+                f"{char} stands where a key is expected",
+                "take it out" if char in ",:" else "give the part a key",
+            )
+        self.at = found.end()
+        comment = _COMMENT.match(self.text, self.at)
+        if comment:
+            text = f"a comment stands between the key {found[0]} and its colon"
+            raise UnreadableError("syntax", comment.start(1), text, "move it")
+        self.note("unquoted-key", start, f"the key {found[0]} has no quotes", f'write "{found[0]}"')
+        return found[0]
+
+    def _not_a_colon(self, key: str, start: int) -> None:
+        """What stands behind a key instead; Python's and Ruby's signs are read on behind."""
+        sign = re.compile("=>?").match(self.text, self.at)
+        if sign:
+            self.note(
+                "syntax", self.at, f"{sign[0]} stands where a colon has to", "write :", fatal=True
+            )
+            self.at = sign.end()
+            return
+        before = _GROUPED.search(self.text[:start])
+        if before and re.fullmatch(r"\d{3}(,\d{3})*", key):
+            number = before[0] + key
+            raise UnreadableError(
+                "number",
+                before.start(),
+                f"{number} is no number of JSON",
+                f"write {number.replace(',', '')}",
+            )
+        text = f'a colon is missing behind the key "{key}"'
+        raise UnreadableError("syntax", self.at, text, "put one in")
 
     def _quoted(self, where: Where) -> str:
         start = self.at
@@ -229,6 +267,13 @@ class _Reader(Cursor):
             )
         return value
 
+    def _finite(self, where: Where, start: int, value: Any) -> None:
+        """Note a number beyond all floats: hjson stumbles over it."""
+        if isinstance(value, float) and math.isinf(value):
+            written = self.text[start : self.at].strip()
+            text = f"{written} is too large to be a number, and DeepSpeed cannot read it"
+            self.note("number", start, text, "write a smaller one", fatal=True, where=where)
+
     def _bare(self, where: Where) -> Any:
         """A number, a word of JSON, or hjson's text without quotes, which ends with the line."""
         start = self.at
@@ -243,53 +288,10 @@ class _Reader(Cursor):
             is_literal, value = literal(self.text[start : end.start()])
             if is_literal:
                 self.at = end.start()
+                self._finite(where, start, value)
                 return value
             if end[0] in ("", "\r", "\n"):
                 break
         found = _END_OF_LINE.match(self.text, start)
         raw = found[0] if found else ""
-        self.at += len(raw) - len(raw.lstrip())  # spaces that JSON does not count as such
-        return self._bare_text(where, raw.strip(), start + len(raw))
-
-    def _bare_text(self, where: Where, line: str, end: int) -> Any:
-        start = self.at
-        length = literal_prefix(line)
-        follows = _ITEM_FOLLOWS if where and isinstance(where[-1], int) else _MEMBER_FOLLOWS
-        if length and follows.match(line, length):
-            self.at += length
-            self.note("missing-comma", self.at, "a comma is missing here", "put one in", fatal=True)
-            return literal(line[:length])[1]
-        word = _WORD.match(line)
-        name = word[0] if word else ""
-        foreign = name in _PYTHON or name.lstrip("+-").lower() in _NO_NUMBER
-        if foreign and re.match(r"[\s,}\]]|$", line[len(name) :]):
-            return self._foreign_word(where, name, line)
-        if line[-1:] == "," or unbalanced(line):
-            value = re.split(r"[,}\]]", line, maxsplit=1)[0].strip()
-            self.at += len(value)
-            self.note(
-                "unquoted-text",
-                start,
-                f"{value} has no quotes, so hjson takes all of {line} for the text",
-                in_quotes(value),
-                fatal=True,
-                where=where,
-            )
-            return value
-        self.at = end
-        self.note("unquoted-text", start, f"{line} has no quotes", f'write "{line}"', where=where)
-        return line
-
-    def _foreign_word(self, where: Where, name: str, line: str) -> Any:
-        """Python's words, and the numbers that are none."""
-        start = self.at
-        self.at += len(name)
-        if name in _PYTHON:
-            word, value = _PYTHON[name]
-            fatal = line != name  # else DeepSpeed gets the text "True", and takes it for true
-            said = f"{name} is Python; hjson takes {line if fatal else name} for a text"
-            self.note("python-word", start, said, f"write {word}", fatal=fatal, where=where)
-            return value if fatal else name
-        said = f"{name} is no number of JSON, and a ds_config has no use for it"
-        self.note("nan", start, said, "write a finite number", fatal=True, where=where)
-        return float(name)
+        return self.bare_text(where, raw.strip(), start + len(raw))

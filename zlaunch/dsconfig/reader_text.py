@@ -13,6 +13,7 @@ _ESCAPES = {'"': '"', "'": "'", "\\": "\\", "/": "/"}
 _ESCAPES |= {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _UNICODE = re.compile(r"[0-9a-fA-F]{4}")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_NOTHING = frozenset({"undefined", "nil", "NULL", "Null"})
 # hjson makes an integer of a float below this that has no fraction.
 _WHOLE_BELOW = 1e10
 _LONGEST_NUMBER = 4000  # Python refuses to read longer integers
@@ -43,6 +44,11 @@ def literal(text: str) -> tuple[bool, Any]:
     if math.isinf(value):
         return True, value
     return True, int(value) if value == int(value) and abs(value) < _WHOLE_BELOW else value
+
+
+def is_too_long(text: str) -> bool:
+    """Whether `text` is a number of more digits than Python reads."""
+    return len(text) > _LONGEST_NUMBER and _NUMBER.fullmatch(text) is not None
 
 
 def literal_prefix(text: str) -> int:
@@ -137,5 +143,7 @@ def unbalanced(line: str) -> bool:
 
 def in_quotes(value: str) -> str:
     """What to write for a text without quotes: one of JSON's words, where it is close to one."""
+    if value in _NOTHING:
+        return "write null, or leave the key out"
     near = difflib.get_close_matches(value.lower(), ("true", "false", "null"), 1, 0.7)
     return f"write {near[0]}" if near else f'write "{value}"'

@@ -16,10 +16,10 @@ import difflib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,7 +36,7 @@ _KEYS: dict[str, type] = {
 _WORDS = {str: "text in quotes", bool: "true or false", dict: "a table"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Recipe:
     """A recipe with everything it extends merged in.
 

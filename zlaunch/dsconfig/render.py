@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from zlaunch.dsconfig.batch import Batch
@@ -25,6 +25,7 @@ from zlaunch.dsconfig.precision import Precision, check_precision, with_precisio
 from zlaunch.dsconfig.target import Target, needs_client_optimizer, shape_recipe
 from zlaunch.dsconfig.values import number_in, whole
 from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
 
 # What a reader looks for first stands first; other keys follow in the recipe's order.
 _ORDER = (
@@ -43,7 +44,7 @@ _ORDER = (
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Rendered:
     """A config for one run; `None` where the recipe trains without DeepSpeed.
 
@@ -113,13 +114,28 @@ def as_asked(
 
 
 def to_json(config: Mapping[str, Any]) -> str:
-    """The config as JSON text that ends with a newline; `ConfigError` for NaN and infinity."""
-    try:
-        return json.dumps(config, indent=4, allow_nan=False) + "\n"
-    except ValueError:
-        raise ConfigError(
-            "a ds_config cannot hold NaN or infinity: JSON has no such number"
-        ) from None
+    """The config as JSON text that ends with a newline.
+
+    Raises `ConfigError` for what JSON does not have: NaN, infinity, a date of TOML.
+    """
+    for path, value in _leaves(config, ""):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{path} is {value}: JSON has no such number", hint="write another")
+        if value is not None and not isinstance(value, (str, int, float)):
+            words = f"{path} is {value}, and JSON has no such value"
+            raise ConfigError(words, hint="put it in quotes")
+    return json.dumps(config, indent=4, allow_nan=False) + "\n"
+
+
+def _leaves(value: Any, above: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{above}.{key}" if above else str(key))
+    elif isinstance(value, (list, tuple)):
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{above}.{index}")
+    else:
+        yield above, value
 
 
 def _check_stage(config: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ DeepSpeed is not installed, comes from the table in `keys`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from zlaunch.dsconfig.defaults import (
@@ -27,6 +27,7 @@ from zlaunch.dsconfig.versions import (
     once_known,
     since,
 )
+from zlaunch.frozen import frozen
 
 UNKNOWN: Any = NOT_KNOWN  # the default of a field whose default is not known
 
@@ -41,7 +42,7 @@ MODELS = frozenset(
 _HALF = frozenset({"fp16", "bf16", "bfloat16"})
 
 
-@dataclass(frozen=True)
+@frozen
 class Field:
     """One key: the kinds of value that it takes, and what else is known of it.
 
@@ -66,25 +67,32 @@ class Field:
     def find(self, name: str) -> Field | None:
         """The field of this section under that name, or under its other one."""
         found = self.fields.get(name)
-        if found is not None:
+        if found is not None or not name:
             return found
         return next((field for field in self.fields.values() if field.also == name), None)
 
 
-@dataclass(frozen=True)
+@frozen
 class Schema:
     """The keys of one DeepSpeed.
 
-    `exact` where it was exported by it. `optimizers` and `schedulers` are the types that can be
-    named, empty where that is not known.
+    `exact` where it was exported by it; else `why` may say what stood against that. `optimizers`
+    and `schedulers` are the types that can be named, empty where they are not known; `parameters`
+    are those of torch's optimizers, `scheduler_parameters` all and the needed ones of torch's
+    schedulers.
     """
 
     root: Field
     version: Version
     exact: bool = False
     origin: str = ""
+    why: str = ""
     optimizers: frozenset[str] = frozenset()
     schedulers: frozenset[str] = frozenset()
+    parameters: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    scheduler_parameters: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(
+        default_factory=dict
+    )
 
     def field(self, *path: str) -> Field | None:
         """The field at a path; None where there is none, or below an open section."""
@@ -104,14 +112,17 @@ def _names(section: Field, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield from _names(one, (*above, name))
 
 
-def own_schema(version: Version | None = None) -> Schema:
-    """The schema from zlaunch's own table, for a version, or else for the newest it knows."""
+def own_schema(version: Version | None = None, why: str = "") -> Schema:
+    """The schema from zlaunch's own table, for a version, or else for the newest it knows.
+
+    `why` says what stood against asking DeepSpeed itself.
+    """
     version = version or NEWEST_READ
     fields = _from_tree(KEYS, (), version)
     fields["bfloat16"] = fields["bf16"]  # its old name, which is read where bf16 is absent
     for path in once_known(version):
         _put(fields, path)
-    return Schema(Field(("section",), fields=fields), version)
+    return Schema(Field(("section",), fields=fields), version, why=why)
 
 
 def exported_schema(data: Mapping[str, Any], version: Version) -> Schema:
@@ -131,6 +142,15 @@ def exported_schema(data: Mapping[str, Any], version: Version) -> Schema:
         origin=data.get("origin", ""),
         optimizers=frozenset(data.get("optimizers", ())),
         schedulers=frozenset(data.get("schedulers", ())),
+        parameters={
+            name: frozenset(names)
+            for name, names in data.get("parameters", {}).items()
+            if names is not None
+        },
+        scheduler_parameters={
+            name: (tuple(known), tuple(needed))
+            for name, (known, needed) in data.get("scheduler_parameters", {}).items()
+        },
     )
 
 
@@ -180,7 +200,7 @@ def _put(fields: dict[str, Field], path: tuple[str, ...]) -> None:
 
 
 def _from_json(data: Mapping[str, Any]) -> Field:
-    """The field that `_ASK` of `system/ds_schema.py` wrote."""
+    """The field that the program of `system/ds_program.py` wrote."""
     return Field(
         kinds=tuple(data["kinds"]),
         default=data.get("default", UNKNOWN),

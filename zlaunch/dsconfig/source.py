@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Any
 
 from zlaunch.dsconfig.document import Document
@@ -19,9 +20,14 @@ def read_source(text: str, name: str) -> Document:
     """
     if not text.removeprefix("\ufeff").strip():
         raise ConfigError("this ds_config is empty", where=name, hint="write at least {}")
-    if _is_base64(text):
+    if is_base64(text):
+        complete = _decoded("".join(text.split())) is not None
         raise ConfigError(
-            "this is base64, not a ds_config", where=name, hint="decode it into a file first"
+            "this is base64, not a ds_config"
+            if complete
+            else "this is base64 that is cut off, or lacks the = at its end: nobody decodes it",
+            where=name,
+            hint="decode it into a file first" if complete else "base64 -w0 ds_config.json",
         )
     return read_document(text)
 
@@ -31,7 +37,11 @@ def parse_config(text: str, name: str) -> dict[str, Any]:
 
     Raises `ConfigError`, with `name:line:column`, for what DeepSpeed could not read as meant.
     """
-    document = read_source(text, name)
+    return as_config(read_source(text, name), name)
+
+
+def as_config(document: Document, name: str) -> dict[str, Any]:
+    """The config of a document; raises `ConfigError` as `parse_config`."""
     for oddity in document.oddities:
         if oddity.fatal:
             where = f"{name}:{oddity.place.line}:{oddity.place.column}"
@@ -47,12 +57,19 @@ def parse_config(text: str, name: str) -> dict[str, Any]:
     return document.value
 
 
-def _is_base64(text: str) -> bool:
-    """Whether `text` is a JSON object in base64."""
-    if text.lstrip("\ufeff \t\r\n")[:1] in ("{", ""):
+def is_base64(text: str) -> bool:
+    """Whether `text` is a JSON object in base64, or begins as one does: it may be cut off."""
+    packed = "".join(text.removeprefix("\ufeff").split())
+    if not re.fullmatch(r"[A-Za-z0-9+/_-]+=*", packed):
         return False
+    packed = packed.rstrip("=")
+    begin = _decoded(packed[: len(packed) // 4 * 4])
+    return begin is not None and begin.lstrip().startswith(b"{")
+
+
+def _decoded(packed: str) -> bytes | None:
+    """As DeepSpeed and transformers decode it: of both alphabets, and with its padding."""
     try:
-        decoded = base64.urlsafe_b64decode("".join(text.split()))
-        return decoded.lstrip().startswith(b"{")
+        return base64.urlsafe_b64decode(packed.replace("+", "-").replace("/", "_"))
     except (binascii.Error, ValueError):
-        return False
+        return None

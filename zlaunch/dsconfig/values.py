@@ -20,6 +20,10 @@ _NUMBER = re.compile(r"[+-]?(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][+-]?\d+)?", re
 _LARGEST = 2**63 - 1
 _LONGEST_NUMBER = 64
 AUTO = "auto"
+# Switches that have to be there, and true or false: no other value will do.
+REAL_SWITCHES = frozenset(
+    {"wall_clock_breakdown", "flops_profiler.enabled", "checkpoint.parallel_write.pipeline_stage"}
+)
 
 
 class RefusedError(Exception):

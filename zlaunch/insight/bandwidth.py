@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
+
+from zlaunch.frozen import frozen
 
 MARK = "ZLAUNCH-BANDWIDTH"
 
 Kind = Literal["within", "world", "pair"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Measured:
     """All-reduce over one group of ranks.
 
@@ -29,7 +30,7 @@ class Measured:
     bus_bytes_per_second: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Bandwidth:
     """All that was measured; `complete` is false where the ranks did not come to the end.
 

@@ -16,14 +16,16 @@ lines need. What is recognised is folded on the console; a line that does not be
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+from zlaunch.frozen import frozen
 
 _BEGIN = b"DeepSpeedEngine configuration:"
 _RECORD = re.compile(rb"\[[-0-9]+ [0-9:,]+\] \[INFO\] \[[^\]]*\] {3}(?P<item>\S.*)")
 _LONGEST = 1000  # lines
 
 
-@dataclass(frozen=True)
+@frozen
 class Dump:
     """Where one rank's print stands; `folded` counts the lines that belong to it."""
 

@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from math import isnan
 from typing import Literal, TypeAlias
+
+from zlaunch.frozen import frozen
 
 OverflowKind = Literal[
     "reduced", "hysteresis", "bare", "non-finite", "iteration", "restated", "detail"
 ]
 
 
-@dataclass(frozen=True)
+@frozen
 class Overflow:
     """A step whose gradients were not finite.
 
@@ -45,7 +47,7 @@ class Overflow:
     kind: OverflowKind = "reduced"
 
 
-@dataclass(frozen=True)
+@frozen
 class ScaleReduced:
     """The record after an `iteration` overflow with a dynamic scale (all versions)."""
 
@@ -53,7 +55,7 @@ class ScaleReduced:
     after: float
 
 
-@dataclass(frozen=True)
+@frozen
 class ScaleGrown:
     """A window of good steps doubled the scale; fp16 without ZeRO says so (all versions)."""
 
@@ -61,7 +63,7 @@ class ScaleGrown:
     after: float
 
 
-@dataclass(frozen=True)
+@frozen
 class ScaleSet:
     """The script set the loss scale itself (all versions)."""
 
@@ -69,26 +71,26 @@ class ScaleSet:
     after: float
 
 
-@dataclass(frozen=True)
+@frozen
 class StaticScale:
     """The record after an `iteration` overflow with a static scale (all versions)."""
 
     scale: float
 
 
-@dataclass(frozen=True)
+@frozen
 class HysteresisRestored:
     """A good step, with consecutive_hysteresis on (ZeRO fp16, all versions)."""
 
     hysteresis: int
 
 
-@dataclass(frozen=True)
+@frozen
 class MinimumScale:
     """The exception with which ZeRO fp16 gives up at the minimum scale (all versions)."""
 
 
-@dataclass(frozen=True)
+@frozen
 class StepReport:
     """`step=N, skipped=K, lr=[...]`, from rank 0, each steps_per_print (all versions).
 
@@ -100,7 +102,7 @@ class StepReport:
     lr: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Throughput:
     """A line of the throughput timer, from every rank.
 
@@ -117,7 +119,7 @@ class Throughput:
     max_memory: float | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class PipelineStep:
     """The pipeline engine's own step line, printed by global rank 0 (all versions)."""
 
@@ -169,40 +171,45 @@ def parse_line(text: str) -> Line | None:
     """Read one line as DeepSpeed printed it; None if it is something else."""
     text = text[-LONGEST_LINE:]
     if "\x1b" in text:
-        text = _ANSI.sub("", text)
+        text = _compiled(_ANSI).sub("", text)
     for marker, pattern, build in _FORMS:
         if marker in text:
-            found = pattern.search(text)
+            found = _compiled(pattern).search(text)
             if found is not None:
                 return build(found)
     return None
 
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_LOG_RANK = re.compile(r"\[[Rr]ank ?([0-9]{1,9})\]")
-_CALL = re.compile(r"[A-Za-z_][\w.]{0,40}\(([^(),]*)[^()]*\)")
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compiled when the first line asks for it: all of them take longer than the plan of a run."""
+    return re.compile(pattern, re.ASCII)
+
+
+_ANSI = r"\x1b\[[0-9;?]*[A-Za-z]"
+_LOG_RANK = r"\[[Rr]ank ?([0-9]{1,9})\]"
+_CALL = r"[A-Za-z_][\w.]{0,40}\(([^(),]*)[^()]*\)"
 _INT = r"([0-9]{1,18})(?![0-9])"
 _NUMBER = r"(-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|inf|nan))"
-_ATTEMPT = re.compile(rf"Attempted loss scale: {_NUMBER}, reducing to {_NUMBER}", re.ASCII)
-_HYSTERESIS = re.compile(
+_ATTEMPT = rf"Attempted loss scale: {_NUMBER}, reducing to {_NUMBER}"
+_HYSTERESIS = (
     rf"Attempted loss scale: {_NUMBER}, but hysteresis is {_INT}\."
-    rf" Reducing hysteresis to {_INT}",
-    re.ASCII,
+    rf" Reducing hysteresis to {_INT}"
 )
 
 
 def _log_rank(found: re.Match[str]) -> int | None:
     """Give the rank that a `[Rank N]` or `[rankN]` tag before the message names."""
-    tags = _LOG_RANK.findall(found.string, 0, found.start())
+    tags = _compiled(_LOG_RANK).findall(found.string, 0, found.start())
     return int(tags[-1]) if tags else None
 
 
 def _loud_overflow(found: re.Match[str]) -> Overflow:
     rank = _log_rank(found) if found[1] is None else int(found[1])
-    attempt = _ATTEMPT.match(found.string, found.end())
+    attempt = _compiled(_ATTEMPT).match(found.string, found.end())
     if attempt:
         return Overflow(rank, float(attempt[1]), float(attempt[2]))
-    lowered = _HYSTERESIS.match(found.string, found.end())
+    lowered = _compiled(_HYSTERESIS).match(found.string, found.end())
     if lowered:
         left = int(lowered[3])
         return Overflow(rank, float(lowered[1]), hysteresis_left=left, kind="hysteresis")
@@ -211,7 +218,7 @@ def _loud_overflow(found: re.Match[str]) -> Overflow:
 
 
 def _restated(found: re.Match[str]) -> Overflow:
-    attempt = _ATTEMPT.match(found.string, found.end())
+    attempt = _compiled(_ATTEMPT).match(found.string, found.end())
     before, after = (float(attempt[1]), float(attempt[2])) if attempt else (None, None)
     return Overflow(_log_rank(found), before, after, kind="restated")
 
@@ -238,7 +245,7 @@ def _throughput(found: re.Match[str]) -> Throughput:
 
 
 def _step_report(found: re.Match[str]) -> StepReport:
-    items = _CALL.sub(r"\1", found[3] or "").split(",")
+    items = _compiled(_CALL).sub(r"\1", found[3] or "").split(",")
     rates = tuple(_float(item) for item in items if item.strip())
     return StepReport(int(found[1]), int(found[2]), rates)
 
@@ -246,54 +253,54 @@ def _step_report(found: re.Match[str]) -> StepReport:
 def _float(text: str) -> float:
     """Read a number as Python prints it; what is none becomes nan."""
     try:
-        return float(_CALL.sub(r"\1", text))
+        return float(_compiled(_CALL).sub(r"\1", text))
     except ValueError:
         return float("nan")
 
 
-def _form(marker: str, pattern: str, build: Callable[[re.Match[str]], Line]) -> _Form:
-    return marker, re.compile(pattern, re.ASCII), build
-
-
-_Form = tuple[str, re.Pattern[str], Callable[[re.Match[str]], Line]]
+_Form = tuple[str, str, Callable[[re.Match[str]], Line]]
 _FROM_TO = rf"dynamic loss scale from {_NUMBER} to {_NUMBER}"
 _FORMS: tuple[_Form, ...] = (
-    _form("OVERFLOW!", rf"OVERFLOW! (?:Rank {_INT} )?Skipping step\. ?", _loud_overflow),
-    _form("Overflow detected", r"Overflow detected\. Skipping step\. ?", _restated),
-    _form("scale overflow!", r"fp16 dynamic loss scale overflow! Skipping step\. ?", _restated),
-    _form("Grad overflow on", rf"Grad overflow on iteration:? {_INT}", _iteration),
-    _form(
+    ("OVERFLOW!", rf"OVERFLOW! (?:Rank {_INT} )?Skipping step\. ?", _loud_overflow),
+    ("Overflow detected", r"Overflow detected\. Skipping step\. ?", _restated),
+    ("scale overflow!", r"fp16 dynamic loss scale overflow! Skipping step\. ?", _restated),
+    ("Grad overflow on", rf"Grad overflow on iteration:? {_INT}", _iteration),
+    (
         "detected overflow",
         rf"\brank {_INT} detected overflow\b",
         lambda m: Overflow(int(m[1]), kind="detail"),
     ),
-    _form("already at", r"Current loss scale already at minimum", lambda _: MinimumScale()),
-    _form("Reducing", rf"Reducing {_FROM_TO}", lambda m: ScaleReduced(float(m[1]), float(m[2]))),
-    _form("Increasing", rf"Increasing {_FROM_TO}", lambda m: ScaleGrown(float(m[1]), float(m[2]))),
-    _form("Using", rf"Using static loss scale of:? {_NUMBER}", lambda m: StaticScale(float(m[1]))),
-    _form(
+    ("already at", r"Current loss scale already at minimum", lambda _: MinimumScale()),
+    ("Reducing", rf"Reducing {_FROM_TO}", lambda m: ScaleReduced(float(m[1]), float(m[2]))),
+    ("Increasing", rf"Increasing {_FROM_TO}", lambda m: ScaleGrown(float(m[1]), float(m[2]))),
+    ("Using", rf"Using static loss scale of:? {_NUMBER}", lambda m: StaticScale(float(m[1]))),
+    (
         "setting loss scale",
         rf"setting loss scale from (\S{{1,40}}) -> (?:tensor\()?{_NUMBER}",
         _scale_set,
     ),
-    _form(
+    (
         "Restoring hysteresis",
         rf"Restoring hysteresis to {_INT}",
         lambda m: HysteresisRestored(int(m[1])),
     ),
-    _form("skipped=", rf"\bstep={_INT}, skipped={_INT}(?:, lr=\[([^\]]*))?", _step_report),
-    _form(
+    ("skipped=", rf"\bstep={_INT}, skipped={_INT}(?:, lr=\[([^\]]*))?", _step_report),
+    (
         "amplesPerSec=",
-        rf"(?:micro_step={_INT}/global_step={_INT}|\b[0-9]{{1,18}}/{_INT}), "
-        rf"(?:RunningAvgSamplesPerSec={_NUMBER}, CurrSamplesPerSec={_NUMBER}"
-        rf"|SamplesPerSec={_NUMBER})"
-        rf"(?:, MemAllocated={_NUMBER}GB, MaxMemAllocated={_NUMBER}GB)?",
+        (
+            rf"(?:micro_step={_INT}/global_step={_INT}|\b[0-9]{{1,18}}/{_INT}), "
+            rf"(?:RunningAvgSamplesPerSec={_NUMBER}, CurrSamplesPerSec={_NUMBER}"
+            rf"|SamplesPerSec={_NUMBER})"
+            rf"(?:, MemAllocated={_NUMBER}GB, MaxMemAllocated={_NUMBER}GB)?"
+        ),
         _throughput,
     ),
-    _form(
+    (
         "samples/sec:",
-        rf"\bsteps: {_INT} loss: {_NUMBER} .{{0,500}}?"
-        rf"iter time \(s\): {_NUMBER} samples/sec: {_NUMBER}",
+        (
+            rf"\bsteps: {_INT} loss: {_NUMBER} .{{0,500}}?"
+            rf"iter time \(s\): {_NUMBER} samples/sec: {_NUMBER}"
+        ),
         lambda m: PipelineStep(int(m[1]), float(m[2]), float(m[3]), float(m[4])),
     ),
 )

@@ -5,8 +5,10 @@ The state has a fixed size, however long the run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from zlaunch.frozen import frozen
 
 IN_A_ROW = 5
 """So many skipped steps with no good step seen in between are worth a loud warning."""
@@ -22,7 +24,7 @@ Topic = Literal["search", "streak", "minimum", "non-finite", "silent"]
 Verdict = Literal["settled", "searching", "unstable", "at minimum", "non-finite gradients"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Notice:
     """A sentence for the console."""
 
@@ -30,7 +32,7 @@ class Notice:
     text: str
 
 
-@dataclass(frozen=True)
+@frozen
 class Reading:
     """What to do with the line that was observed, and what to say besides."""
 
@@ -38,7 +40,7 @@ class Reading:
     notices: tuple[Notice, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Count:
     """The engine's own count at a step: how many of the steps so far were skipped."""
 
@@ -46,7 +48,7 @@ class Count:
     skipped: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class LossScaleState:
     """All that is remembered of a run; the first two fields come from the ds_config."""
 
@@ -114,7 +116,7 @@ class LossScaleState:
         return replace(self, said=self.said | frozenset(topics))
 
 
-@dataclass(frozen=True)
+@frozen
 class Summary:
     """The loss scale's part of the summary at the end of a run."""
 

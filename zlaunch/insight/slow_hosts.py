@@ -7,10 +7,10 @@ NVLink, whose driver says what it carries, and for what no training can use.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
+from zlaunch.frozen import frozen
 from zlaunch.insight.bandwidth import Bandwidth, Measured
 from zlaunch.spec.links import GpuLinks
 
@@ -31,7 +31,7 @@ NVLINK_UNUSED = 0.25
 goes over PCIe or the CPU's memory instead, about a tenth."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Verdict:
     """What is slow: a host within or to its neighbours, or a link between two; in a sentence."""
 

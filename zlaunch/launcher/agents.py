@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-from zlaunch.backends.base import ENDED, Backend, Link
+from zlaunch.backends.base import ENDED, WELL, Backend, Link
 from zlaunch.errors import BackendError
+from zlaunch.frozen import frozen
 from zlaunch.run.messages import Message, Order, Ping, Pong, Ready
 from zlaunch.run.wire import Decoder, ProtocolError, encode
 from zlaunch.spec.topology import Node
@@ -23,9 +24,10 @@ _CHUNK = 1 << 20  # bytes read from a link at once
 _LEAVE = 5.0  # seconds for an agent to go once its link is closed
 _LAST_WORDS = 4 << 10  # bytes kept of what an agent prints beside its link
 _PINGS = 3  # in one heartbeat
+_OFTEN = 15.0  # seconds; pings come often where no more lie between two
 
 
-@dataclass(frozen=True)
+@frozen
 class Patience:
     """How long an agent may be silent, in seconds.
 
@@ -38,7 +40,7 @@ class Patience:
     setup: float = 0.0
 
 
-@dataclass
+@dataclass(eq=False)
 class _Agent:
     """One agent as the launcher sees it."""
 
@@ -53,12 +55,14 @@ class _Agent:
     beaten: float = 0.0
     clock: tuple[float, float] = (0.0, 0.0)
     lost: bool = False
+    broke_off: bool = False  # its link came to an end, and a ready agent with it
 
 
 class Agents:
     """All agents of a run.
 
-    `on_messages` gets what came in one read; `on_lost` a node rank and why, once a node.
+    `on_messages` gets what came in one read; `on_lost` a node rank and why, once a node;
+    `on_notice` what the way to an agent tells of itself, such as that its time is over.
     """
 
     def __init__(
@@ -68,14 +72,17 @@ class Agents:
         patience: Patience,
         on_messages: Callable[[Iterable[Message]], None],
         on_lost: Callable[[int, str], None],
+        on_notice: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._loop = loop
         self._backend = backend
         self._patience = patience
         self._on_messages = on_messages
         self._on_lost = on_lost
+        self._on_notice = on_notice
         self._agents: dict[int, _Agent] = {}
         self._paused = False
+        self.on_beat: Callable[[int], None] = lambda _: None
 
     def reach(self, nodes: Iterable[Node]) -> None:
         """Open a link to each node; none waits for another."""
@@ -146,6 +153,8 @@ class Agents:
         data = read_chunk(agent.link.errors, _CHUNK)
         if data:
             agent.words = (agent.words + data)[-_LAST_WORDS:]
+            for notice in agent.link.heard(data.decode(errors="replace")):
+                self._on_notice(notice)
         elif data is not None:
             self._loop.unwatch(agent.link.errors, READ)
 
@@ -184,14 +193,22 @@ class Agents:
             return
         agent.pinged, agent.beaten = time.time(), time.monotonic()
         self.order_one(agent.node_rank, Ping(heartbeat))
+        self.on_beat(agent.node_rank)
         pause = heartbeat / _PINGS
         self._loop.after(min(pause, left) if left > 0 else pause, partial(self._beat, agent))
+
+    def beats(self, node_rank: int) -> bool:
+        """Whether a node is pinged often, each time with `on_beat`."""
+        agent = self._agents.get(node_rank)
+        often = self._patience.heartbeat / _PINGS <= _OFTEN
+        return often and agent is not None and agent.link.remote and not agent.lost
 
     def _lose(self, agent: _Agent, how: str) -> None:
         self._loop.unwatch(agent.link.incoming, READ)
         if agent.lost:
             return
         agent.lost = True
+        agent.broke_off = how == ENDED and agent.link.remote and agent.ready is not None
         self._read_words(agent)
         reason = self._slept(agent) or agent.link.explain(
             how, _words(agent), agent.ready is not None
@@ -210,17 +227,33 @@ class Agents:
             "(--heartbeat) the other nodes take it for gone"
         )
 
-    def close(self) -> None:
-        """Close all links; agents stop what is left and leave, all at the same time."""
+    @property
+    def broken_off(self) -> list[int]:
+        """The nodes of other machines whose agent ended all of a sudden.
+
+        Where a set-up command has run, its guard stands behind the agent and sees to the rest.
+        """
+        if self._patience.setup:
+            return []
+        return [agent.node_rank for agent in self._agents.values() if agent.broke_off]
+
+    def close(self) -> list[int]:
+        """Close all links; agents stop what is left and leave, all at the same time.
+
+        Return the nodes of this machine whose agent did not leave by itself.
+        """
         for agent in self._agents.values():
             self._loop.unwatch(agent.link.incoming, READ)
             self._loop.unwatch(agent.link.errors, READ)
             agent.orders.close()
             agent.link.hang_up()
         deadline = time.monotonic() + _LEAVE
-        for agent in self._agents.values():
-            agent.link.close(0.0 if agent.lost else max(0.0, deadline - time.monotonic()))
+        ends = {
+            agent: agent.link.close(0.0 if agent.lost else max(0.0, deadline - time.monotonic()))
+            for agent in self._agents.values()
+        }
         self._backend.close()
+        return [a.node_rank for a, how in ends.items() if not a.link.remote and how != WELL]
 
 
 def _words(agent: _Agent) -> str:

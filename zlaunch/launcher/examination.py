@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from zlaunch.backends.base import Backend
 from zlaunch.backends.remote import SETUP_FAILED
+from zlaunch.frozen import frozen
 from zlaunch.launcher.agents import Agents, Patience
 from zlaunch.launcher.preflight import ANSWERS, Asked, Fitness, Preflight
 from zlaunch.run.findings import Finding
@@ -15,7 +15,7 @@ from zlaunch.spec.plan import Plan
 from zlaunch.system.loop import Loop
 
 
-@dataclass(frozen=True)
+@frozen
 class Examined:
     """What came of it: the `fitness` of the hosts that were reached, None where none was.
 

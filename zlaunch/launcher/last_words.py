@@ -30,9 +30,13 @@ class LastWords:
         while self._size - len(self._blocks[0]) > _HELD:
             self._size -= len(self._blocks.popleft())
 
+    def held(self) -> list[bytes]:
+        """All lines that are still there."""
+        return b"".join(self._blocks).split(b"\n")[:-1]
+
     def words(self) -> list[bytes]:
         """The last lines, from the beginning of the last traceback on where that is further up."""
-        lines = b"".join(self._blocks).split(b"\n")[:-1]
+        lines = self.held()
         start = max(0, len(lines) - _FEW)
         tracebacks = [i for i, line in enumerate(lines) if _TRACEBACK in line]
         words = lines[min(start, tracebacks[-1]) :] if tracebacks else lines[start:]

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from zlaunch.errors import InputError
 from zlaunch.insight import config_dump
 from zlaunch.insight.config_dump import Dump
 from zlaunch.insight.deepspeed_lines import maybe_interesting, parse_line
 from zlaunch.insight.loss_scale import LossScaleState, observe, summarize
 from zlaunch.insight.loss_scale_state import Mark, Notice, Summary
 from zlaunch.launcher.last_words import LastWords
+from zlaunch.launcher.metrics import Metrics
+from zlaunch.system.arrivals import Arrivals
 from zlaunch.system.console import Console
+from zlaunch.system.loop import Loop
+from zlaunch.system.rank_log import GrowingFile, RankLog
 from zlaunch.system.rundir import RunDir
-
-
-class _File:
-    """A file of the run that only grows; a disk that fills up does not end the training."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd: int | None = fd
-
-    def append(self, data: bytes) -> str | None:
-        """Write all of `data`; return the system's word the first time that it fails."""
-        if self._fd is None:
-            return None
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._fd, view) :]
-        except OSError as error:
-            self.close()
-            return error.strerror
-        return None
-
-    def close(self) -> None:
-        """Close the file; what is appended afterwards is left out."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
 
 
 class Output:
@@ -54,29 +32,60 @@ class Output:
         loss_scale: LossScaleState,
         *,
         verbose: bool = False,
+        log_max: int | None = None,
+        loop: Loop | None = None,
     ) -> None:
         """Open all files. `verbose` shows what is folded otherwise, save overflow lines.
+
+        Of what a rank writes in an attempt the newest `log_max` bytes are kept; None: all.
+        With a `loop` metrics are in their file within a second, else at the end.
 
         Raises InputError where that is not possible.
         """
         self._run = run
         self._console = console
-        self._logs = {rank: _File(run.open_log(rank)) for rank in ranks}
-        self._events = _File(run.open_events())
-        self._loss_scale = loss_scale
+        self._log_max = log_max
+        self._attempt = 0
+        self._logs = {rank: RankLog(run, rank, 0, log_max) for rank in ranks}
+        self._arrivals = Arrivals(run)
+        self._events = GrowingFile(run.open_events())
+        self._metrics_file = GrowingFile(run.open_metrics())
+        self.metrics = Metrics(lambda lines: self._complain(self._metrics_file.append(lines)), loop)
+        self._at_first = self._loss_scale = loss_scale
         self._ends = {rank: LastWords() for rank in ranks}
         self._dumps: dict[int, Dump] = {}
         self._fold_dumps = not verbose
 
     def take(self, rank: int, data: bytes) -> None:
         """Keep `data` as it is, and show its complete lines."""
-        self._complain(self._logs[rank].append(data))
+        log = self._logs[rank]
+        self._complain(self._arrivals.note(rank, self._attempt, log.size, len(data)))
+        self._complain(log.append(data))
+        self.metrics.take(rank, data)
         self._show(rank, self._console.cut(rank, data))
 
     def end(self, rank: int) -> None:
         """Show the rank's last line where it has no newline; the rank writes no more."""
+        self.metrics.end(rank)
         self._show(rank, self._console.cut_last(rank))
         self._logs[rank].close()
+
+    def begin_attempt(self, attempt: int) -> None:
+        """Go on with files of their own for what the ranks of another attempt write.
+
+        Where one cannot be made, what its rank writes is shown and not kept.
+        """
+        self._attempt = attempt
+        self._loss_scale = self._at_first
+        self.metrics.begin_attempt(attempt)
+        self._ends = {rank: LastWords() for rank in self._logs}
+        self._dumps.clear()
+        for rank, file in self._logs.items():
+            file.close()
+            try:
+                self._logs[rank] = RankLog(self._run, rank, attempt, self._log_max)
+            except InputError as error:
+                self._complain(str(error))
 
     def event(self, fields: Mapping[str, Any]) -> None:
         """Add an object to events.jsonl."""
@@ -135,12 +144,23 @@ class Output:
         said = parse_line(line.decode(errors="replace"))
         if said is None:
             return "show", ()
-        self._loss_scale, reading = observe(self._loss_scale, rank, said)
+        before = self._loss_scale
+        self._loss_scale, reading = observe(before, rank, said)
+        self.metrics.take_deepspeed(rank, said, before, self._loss_scale)
         return reading.mark, reading.notices
 
     def loss_scale(self) -> Summary | None:
         """The verdict on the loss scale, None where no sign of one was seen."""
         return summarize(self._loss_scale)
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """All ranks."""
+        return tuple(self._logs)
+
+    def held_words(self, rank: int) -> list[str]:
+        """All lines of `rank` that are still in memory, of which `last_words` are the end."""
+        return [line.decode("utf-8", "backslashreplace") for line in self._ends[rank].held()]
 
     def last_words(self, rank: int) -> list[bytes]:
         """The last lines that `rank` wrote, with its last traceback whole."""
@@ -148,5 +168,9 @@ class Output:
 
     def close(self) -> None:
         """Close all files."""
-        for file in (*self._logs.values(), self._events):
-            file.close()
+        self.metrics.close()
+        for log in self._logs.values():
+            log.close()
+        self._arrivals.close()
+        self._events.close()
+        self._metrics_file.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from zlaunch.frozen import frozen
 from zlaunch.launcher.agents import Agents
 from zlaunch.run.findings import Examined, Finding, judge
 from zlaunch.run.messages import (
@@ -29,7 +30,7 @@ _CONNECT = 5.0  # seconds for a connection between two nodes
 _NO_WAY = "it knows no way to the other nodes"
 
 
-@dataclass(frozen=True)
+@frozen
 class Asked:
     """What the nodes are asked: the same `question` of all, each with its own plan.
 
@@ -42,7 +43,7 @@ class Asked:
     within: float = 30.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Fitness:
     """How the nodes were found: what is wrong, what each said, and where rank 0 is met."""
 

@@ -20,8 +20,9 @@ written. h hidden, a heads of d, s tokens of a sequence, i width of the MLP, e b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
+from zlaunch.frozen import frozen
 from zlaunch.memory.settings import Settings
 from zlaunch.memory.shape import Attention, ModelShape
 from zlaunch.memory.terms import Term, present
@@ -29,7 +30,7 @@ from zlaunch.memory.terms import Term, present
 _MLP_TENSORS = {"relu": 1, "fused": 2, "python": 5, "gated": 4}
 
 
-@dataclass(frozen=True)
+@frozen
 class Workload:
     """One micro step of one rank: samples, tokens of each, and how they are computed."""
 
@@ -39,7 +40,7 @@ class Workload:
     attention: Attention = "sdpa"
 
 
-@dataclass(frozen=True)
+@frozen
 class Activations:
     """Bytes that the layers keep, that one of them takes anew, and that the loss takes."""
 
@@ -64,16 +65,35 @@ class Activations:
 
 def activations(shape: ModelShape, settings: Settings, work: Workload) -> Activations:
     """What is kept at the end of a forward pass."""
-    tokens = work.micro_batch * work.sequence
-    element = settings.element
+    layers = recomputed = 0
+    for stack, its_work in stacks(shape, work):
+        kept, again = _of_stack(stack, settings, its_work)
+        layers, recomputed = layers + kept, max(recomputed, again)
+    return Activations(layers, recomputed, _loss(shape, settings, work.micro_batch * work.sequence))
+
+
+def stacks(shape: ModelShape, work: Workload) -> list[tuple[ModelShape, Workload]]:
+    """The stacks of layers that meet different numbers of tokens, as shapes of their own."""
+    found = [(shape, work)]
+    if shape.encoder_tokens is not None:
+        theirs = replace(work, sequence=shape.encoder_tokens)
+        decoders = shape.layers - shape.encoder_layers
+        encoder = replace(shape, layers=shape.encoder_layers, norms=2, attentions=1)
+        decoder = replace(shape, layers=decoders, norms=3, attentions=2)
+        found = [(encoder, theirs)] if shape.encoder_layers else []
+        found += [(decoder, work)] if decoders else []
+    return found + [one for tower in shape.towers for one in stacks(tower, work)]
+
+
+def _of_stack(shape: ModelShape, settings: Settings, work: Workload) -> tuple[int, int]:
+    """Bytes that the layers keep, and that one of them takes anew."""
+    tokens, element = work.micro_batch * work.sequence, settings.element
     layer = tokens * layer_bytes(shape, settings, work) + table_bytes(shape, settings)
     outside = 2 * element * tokens * shape.hidden  # the embedding's output and the last norm's
     if work.checkpointing:
         inputs = tokens * shape.hidden * (4 if settings.autocast else element)
-        layers, recomputed = shape.layers * inputs + outside, layer
-    else:
-        layers, recomputed = shape.layers * layer + outside, 0
-    return Activations(layers, recomputed, _loss(shape, settings, tokens))
+        return shape.layers * inputs + outside, layer
+    return shape.layers * layer + outside, 0
 
 
 def layer_bytes(shape: ModelShape, settings: Settings, work: Workload) -> int:
@@ -108,8 +128,10 @@ def _attention(shape: ModelShape, settings: Settings, work: Workload) -> float:
     kept: float = element * (2 * width + 2 * shape.kept_heads * shape.head_dim)
     if shape.qk_norm:
         kept += 6 * (width + shape.kv_heads * shape.head_dim)
-    if work.attention == "eager" or shape.only_eager:
-        kept += shape.heads * work.sequence * _scores(shape, settings)
+    flash = shape.flash and work.attention == "flash"
+    if work.attention == "eager" or (shape.only_eager and not flash):
+        seen = min(work.sequence, shape.window or work.sequence)
+        kept += shape.heads * seen * _scores(shape, settings)
     elif shape.fused_rotary:  # the fused projection stays, since the values are a view of it
         kept += 2 * element * width
     if shape.span:

@@ -10,13 +10,24 @@ from zlaunch.memory.terms import Term, present
 # cuBLAS's workspaces and small tensors: what ZeRO-2 and DDP took above the formula where only
 # the optimizer's step decides (docs/memory.md: 78 and 74 MiB).
 WORKSPACE = 80 * 1024**2
-# Outside torch's allocator, and so outside max_memory_allocated. Assumed, from what nvidia-smi
-# shows of processes on recent cards; docs/memory.md.
-CUDA_CONTEXT = GIB // 2
-NCCL = GIB // 2
+# Outside torch's allocator, and so outside max_memory_allocated; measured on one and two H200
+# (docs/memory.md, "Beside torch's allocator"). The context, with the kernels that a step loads:
+CUDA_CONTEXT = int(0.75 * GIB)
+# One communicator of NCCL; what DeepSpeed adds to it; and what stage 3 adds to that.
+_NCCL = int(0.83 * GIB)
+_NCCL_DEEPSPEED = int(0.20 * GIB)
+_NCCL_STAGE_3 = int(0.28 * GIB)
 # torch's allocator reserves more than it hands out. 5 % is what the largest batches of the
 # measured runs leave room for.
 FRAGMENTATION = 0.05
+
+
+def nccl(settings: Settings, ranks: int) -> int:
+    """Bytes of NCCL's buffers on each GPU; none with one rank."""
+    if ranks == 1:
+        return 0
+    more = _NCCL_DEEPSPEED if settings.deepspeed else 0
+    return _NCCL + more + (_NCCL_STAGE_3 if settings.stage == 3 else 0)
 
 
 def constant_buffers(shape: ModelShape, settings: Settings, ranks: int) -> tuple[Term, ...]:

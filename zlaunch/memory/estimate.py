@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from zlaunch.frozen import frozen
 from zlaunch.memory.activations import Workload, activations
 from zlaunch.memory.buffers import (
     CUDA_CONTEXT,
     FRAGMENTATION,
-    NCCL,
     backward_buffers,
     bucket_share,
     constant_buffers,
+    nccl,
     pass_buffers,
     step_buffers,
 )
@@ -28,7 +27,7 @@ from zlaunch.memory.states import (
 from zlaunch.memory.terms import Group, Phase, Term, present, share, total
 
 
-@dataclass(frozen=True)
+@frozen
 class Cluster:
     """Equal nodes with equal GPUs."""
 
@@ -41,7 +40,7 @@ class Cluster:
         return self.gpus * self.nodes
 
 
-@dataclass(frozen=True)
+@frozen
 class Estimate:
     """Bytes of one rank's GPU by phase, and of a node's host memory and NVMe."""
 
@@ -73,7 +72,7 @@ def estimate(shape: ModelShape, settings: Settings, cluster: Cluster, work: Work
     overhead = present(
         Term("overhead", "fragmentation, 5 %", int(peak * FRAGMENTATION)),
         Term("overhead", "CUDA context", CUDA_CONTEXT),
-        Term("overhead", "NCCL", NCCL if cluster.ranks > 1 else 0),
+        Term("overhead", "NCCL", nccl(settings, cluster.ranks)),
     )
     host = host_terms(shape, settings, cluster.gpus, cluster.ranks)
     return Estimate(

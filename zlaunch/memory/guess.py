@@ -20,9 +20,8 @@ _TIED_BELOW = 4_000_000_000
 def guess_shape(parameters: int) -> ModelShape:
     """A Llama-like decoder with exactly `parameters` parameters."""
     if parameters < _SMALLEST:
-        raise InputError(
-            f"--params {parameters} is too few for a transformer", hint="a million at least: 1m"
-        )
+        hint = f"did you mean {parameters}b?" if parameters < 1000 else "a million at least: 1m"
+        raise InputError(f"--params {parameters} is too few for a transformer", hint=hint)
     tied = parameters < _TIED_BELOW
     vocab = min(_VOCAB, max(256, math.isqrt(parameters) * 2))
     tables = 1 if tied else 2

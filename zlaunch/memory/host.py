@@ -17,11 +17,15 @@ Pinned tensors come from torch's host allocator, which takes the next power of t
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from zlaunch.memory.settings import Settings
 from zlaunch.memory.shape import ModelShape
 from zlaunch.memory.sizes import GIB
 from zlaunch.memory.terms import Term, present, share
 
+# Bytes of a tensor, and how many such tensors there are.
+Sizes: TypeAlias = list[tuple[int, int]]
 # Python, torch and CUDA's libraries of one worker; assumed.
 PROCESS = 2 * GIB
 
@@ -30,7 +34,7 @@ def host_terms(shape: ModelShape, settings: Settings, gpus: int, ranks: int) -> 
     """Bytes of one node's memory while training, all its `gpus` workers together."""
     part = share(shape.parameters, ranks)
     terms, pinned = _of_rank(shape, settings, part)
-    rounding = sum(rounded(size) - size for size in pinned)
+    rounding = sum(count * (rounded(size) - size) for size, count in pinned)
     terms += (Term("overhead", "pinned memory, to powers of two", rounding),)
     terms += (Term("overhead", "worker processes", PROCESS),)
     return present(*(Term(t.group, t.name, t.size * gpus) for t in terms))
@@ -59,12 +63,10 @@ def rounded(size: int) -> int:
     return 1 << (size - 1).bit_length() if size > 0 else 0
 
 
-def _of_rank(
-    shape: ModelShape, settings: Settings, part: int
-) -> tuple[tuple[Term, ...], list[int]]:
-    """One rank's terms, and the sizes of its pinned tensors."""
+def _of_rank(shape: ModelShape, settings: Settings, part: int) -> tuple[tuple[Term, ...], Sizes]:
+    """One rank's terms, and its pinned tensors."""
     terms: list[Term] = []
-    pinned: list[int] = []
+    pinned: Sizes = []
     if settings.optimizer == "cpu":
         terms += [
             Term("states", "fp32 weights", 4 * part),
@@ -83,19 +85,20 @@ def _of_rank(
             min(part, settings.max_in_cpu) if settings.params == "nvme" else part
         )
         terms.append(Term("states", "parameters", size))
-        pinned.append(size)
+        pinned.append((size, 1))
     if settings.params == "nvme":
         size = settings.element * settings.param_buffers * settings.param_buffer_size
         terms.append(Term("buffers", "parameters' swap buffers", size))
     return tuple(terms), pinned
 
 
-def _gradients(shape: ModelShape, settings: Settings, part: int) -> tuple[list[Term], list[int]]:
+def _gradients(shape: ModelShape, settings: Settings, part: int) -> tuple[list[Term], Sizes]:
     """Half-precision gradients and staging of a rank whose optimizer is on the host or NVMe."""
     if settings.stage == 3:
         came = settings.accumulated * part
         groups = _sub_groups(part, settings.sub_group) if settings.optimizer == "cpu" else []
-        return [Term("states", "gradients", came)], [came, *(4 * size for size in groups)]
+        of_groups = [(4 * size, count) for size, count in groups]
+        return [Term("states", "gradients", came)], [(came, 1), *of_groups]
     waiting = settings.element * part if settings.accumulation > 1 else 0
     staging = settings.element * part
     largest = settings.element * shape.largest_tensor
@@ -103,10 +106,11 @@ def _gradients(shape: ModelShape, settings: Settings, part: int) -> tuple[list[T
         Term("states", "gradients", waiting),
         Term("buffers", "staging for the GPU", staging + largest),
     ]
-    return terms, [4 * part, 4 * part, staging, largest, waiting]
+    return terms, [(4 * part, 2), (staging, 1), (largest, 1), (waiting, 1)]
 
 
-def _sub_groups(part: int, size: int) -> list[int]:
+def _sub_groups(part: int, size: int) -> Sizes:
+    """Sub groups of equal size, and what is left; counted, since there may be any number."""
     if size <= 0 or size >= part:
-        return [part]
-    return [size] * (part // size) + ([part % size] if part % size else [])
+        return [(part, 1)]
+    return [(size, part // size), (part % size, 1)]

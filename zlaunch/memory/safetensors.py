@@ -11,10 +11,11 @@ import json
 import math
 import re
 import struct
-from dataclasses import dataclass
 from typing import Any
 
 from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
+from zlaunch.memory.config_keys import short
 
 PREFIX = 8
 LONGEST = 100_000_000
@@ -32,9 +33,10 @@ _BUFFERS = re.compile(
 )
 _MASK = re.compile(r"(^|\.)attn(ention)?\.bias$")
 _MOST_ELEMENTS = 2**50
+_MOST_AXES = 16
 
 
-@dataclass(frozen=True)
+@frozen
 class Stored:
     """A tensor of a checkpoint."""
 
@@ -75,11 +77,16 @@ def parse_header(header: bytes, where: str) -> tuple[Stored, ...]:
     try:
         table = json.loads(header)
     except (ValueError, RecursionError) as error:
+        problem = "nested too deeply" if isinstance(error, RecursionError) else "it is damaged"
         raise ConfigError(
-            f"the header of this safetensors file is not JSON: {error}", where=where
+            f"the header of this safetensors file is not JSON: {problem}",
+            where=where,
+            hint="a half-finished download, or another format",
         ) from None
     if not isinstance(table, dict):
         raise ConfigError("the header of this safetensors file is no object", where=where)
+    if not table.keys() - {"__metadata__"}:
+        raise ConfigError("this safetensors file holds no tensors", where=where)
     return tuple(_stored(k, v, where) for k, v in table.items() if k != "__metadata__")
 
 
@@ -89,11 +96,13 @@ def _stored(name: str, entry: Any, where: str) -> Stored:
     sizes = isinstance(shape, list) and all(type(n) is int and n >= 0 for n in shape)
     if not sizes or not isinstance(shape, list) or not isinstance(dtype, str):
         raise ConfigError(
-            f'the header of this safetensors file gives "{name[:80]}" no shape or type',
+            f"the header of this safetensors file gives {short(name)} no shape or type",
             where=where,
         )
-    if len(shape) > 16 or math.prod(shape) > _MOST_ELEMENTS:
-        raise ConfigError(f'"{name[:80]}" would have {shape} elements', where=where)
+    if len(shape) > _MOST_AXES or max(shape, default=0) > _MOST_ELEMENTS:
+        raise ConfigError(f"{short(name)} cannot have the shape {short(shape)}", where=where)
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise ConfigError(f"{short(name)} would have {math.prod(shape):.1e} elements", where=where)
     return Stored(name, dtype, tuple(shape))
 
 
@@ -110,13 +119,34 @@ def packed(tensors: tuple[Stored, ...]) -> str | None:
     return None if most in ("F64", "F32", "F16", "BF16") else most
 
 
-def shards(index: Any, where: str) -> tuple[str, ...]:
-    """The names of the files that an index (`model.safetensors.index.json`) lists."""
+@frozen
+class Index:
+    """Which tensors lie in which file, as `model.safetensors.index.json` says."""
+
+    tensors: frozenset[str]
+    files: tuple[str, ...]
+
+    def check(self, stored: tuple[Stored, ...], where: str) -> None:
+        """An error where the files do not hold what the index says."""
+        lost = sorted(self.tensors - {tensor.name for tensor in stored})
+        if lost:
+            raise ConfigError(
+                f"this index names {len(lost)} tensors that none of its files holds, first"
+                f" {short(lost[0])}",
+                where=where,
+                hint="a mixture of two downloads? --model with its config.json plans without them",
+            )
+
+
+def parse_index(index: Any, where: str) -> Index:
+    """Read the object of an index."""
     table = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(table, dict) or not table:
         raise ConfigError("this index has no weight_map", where=where)
-    names = sorted(set(map(str, table.values())))
+    names = list(table.values())
     for name in names:
+        if not isinstance(name, str) or not name.isprintable():
+            raise ConfigError(f"this index names {short(name)} for a file", where=where)
         if "/" in name or "\\" in name or name in ("", ".", ".."):
             raise ConfigError(f"this index names a file outside its folder: {name!r}", where=where)
-    return tuple(names)
+    return Index(frozenset(table), tuple(sorted(set(names))))

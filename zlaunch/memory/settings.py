@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
+
+from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
 
 Where: TypeAlias = Literal["none", "cpu", "nvme"]
 
@@ -17,7 +20,7 @@ _MOMENTS = {
 _FP32_ONLY = {"fp32", "float", "float32"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Settings:
     """A way to train. Counts and sizes of buffers are in elements, as in the ds_config."""
 
@@ -111,7 +114,7 @@ def _moments(optimizer: Mapping[str, Any]) -> int:
     return _MOMENTS.get(name, 8)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Section:
     """A section of the config; what is missing or "auto" has its default."""
 
@@ -119,9 +122,11 @@ class _Section:
 
     def number(self, key: str, otherwise: int) -> int:
         value = self.table.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        if isinstance(value, bool) or not isinstance(value, int | float):
             return otherwise
-        return int(value)
+        if not math.isfinite(value):
+            raise ConfigError(f'"{key}" of the ds_config is no number: {value}')
+        return int(value) if value >= 0 else otherwise
 
     def flag(self, key: str, otherwise: bool) -> bool:
         value = self.table.get(key)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
 from typing import Literal, TypeAlias
+
+from zlaunch.errors import ConfigError
+from zlaunch.frozen import frozen
+from zlaunch.memory.sizes import MOST_PARAMETERS
 
 Kind: TypeAlias = Literal["decoder", "encoder", "encoder-decoder"]
 # wide: computed and kept in fp32 up to its output, as in Gemma, OLMo 2 and Cohere.
@@ -18,7 +24,7 @@ Attention: TypeAlias = Literal["eager", "sdpa", "flash"]
 Tensors: TypeAlias = tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Experts:
     """A mixture of experts: how many there are, and what one token meets of them."""
 
@@ -29,13 +35,16 @@ class Experts:
     dense_layers: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class ModelShape:
     """A transformer, as far as its memory goes.
 
     `tensors` are all parameters. `exact` says that they are counted, not guessed; `notes` say
     what was assumed. `span` is the number of relative positions of DeBERTa's disentangled
-    attention, each of whose `span_kinds` keeps tables of scores.
+    attention, each of whose `span_kinds` keeps tables of scores. Of `layers`, `encoder_layers`
+    see `encoder_tokens` tokens however long a sample is, where that is said: Whisper's sound, a
+    ViT's patches. `window` is how many tokens one token attends to, where not to all. `towers`
+    are models beside it that meet the same samples, each with tokens of its own.
     """
 
     name: str
@@ -66,23 +75,43 @@ class ModelShape:
     experts: Experts | None = None
     span: int = 0
     span_kinds: int = 0
-    only_eager: bool = False
+    only_eager: bool = False  # Transformers has no sdpa attention for it
+    flash: bool = False  # but flash attention
+    encoder_layers: int = 0
+    encoder_tokens: int | None = None
+    window: int | None = None
+    towers: tuple[ModelShape, ...] = ()
     exact: bool = True
     notes: tuple[str, ...] = ()
 
-    @property
+    # A plan asks for these some thousand times, and a checkpoint may list many tensors.
+    @cached_property
     def parameters(self) -> int:
         """All of them."""
         return total(self.tensors)
 
-    @property
+    @cached_property
     def largest_tensor(self) -> int:
         """Elements of the largest parameter, nearly always the embedding."""
         return max(size for size, _ in self.tensors)
 
+    @cached_property
+    def _rising(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Sizes of tensors, rising, and the elements of all up to each."""
+        ordered = sorted(self.tensors)
+        sums = accumulate(size * count for size, count in ordered)
+        return tuple(size for size, _ in ordered), tuple(sums)
+
     def persistent(self, threshold: int) -> int:
         """Elements in tensors so small that ZeRO-3 keeps them whole on every rank."""
-        return total((size, count) for size, count in self.tensors if size <= threshold)
+        sizes, sums = self._rising
+        small = bisect_right(sizes, threshold)
+        return sums[small - 1] if small else 0
+
+    @property
+    def fixed_tokens(self) -> int | None:
+        """The tokens of every sample, where no text decides on them."""
+        return self.encoder_tokens if self.encoder_layers == self.layers else None
 
     @property
     def kept_heads(self) -> int:
@@ -103,6 +132,18 @@ class ModelShape:
 def total(tensors: Iterable[tuple[int, int]]) -> int:
     """Elements of all `tensors`."""
     return sum(size * count for size, count in tensors)
+
+
+def bounded(shape: ModelShape) -> ModelShape:
+    """The same shape; an error where it has more parameters than any model."""
+    if shape.parameters > MOST_PARAMETERS:
+        raise ConfigError(
+            f"this model would have {shape.parameters:.1e} parameters, more than any: at most"
+            f" {MOST_PARAMETERS:.0e} are planned for",
+            where=shape.source,
+            hint="one of its sizes is a mistake",
+        )
+    return shape
 
 
 def gathered(tensors: Iterable[tuple[int, int]]) -> Tensors:

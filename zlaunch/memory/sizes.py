@@ -16,10 +16,13 @@ _SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)\s*(?:([kmgtp])(i?)(b?)|b|bytes)?",
 _COUNT = re.compile(r"(\d{1,15}(?:[._]\d{1,9})?(?:e\d{1,2})?)\s*([kmbt]?)", re.I | re.ASCII)
 _COUNTS = {"": 0, "k": 3, "m": 6, "b": 9, "t": 12}
 _MOST = 10**18
+_LEAST = 1024**2  # no GPU, host or disk is smaller: its unit was forgotten
+# The largest published models have some 10^12.
+MOST_PARAMETERS = 10**14
 
 
-def parse_bytes(text: str, option: str) -> int:
-    """The bytes that `text` means; `option` is named in the error."""
+def parse_bytes(text: str, option: str, least: int = _LEAST) -> int:
+    """The bytes that `text` means, no fewer than `least`; `option` is named in the error."""
     found = _SIZE.fullmatch(text.strip())
     if found is None:
         raise InputError(
@@ -28,7 +31,14 @@ def parse_bytes(text: str, option: str) -> int:
     number, letter, binary, bytes_ = found[1], (found[2] or "").lower(), found[3], found[4]
     power = _POWERS.get(letter, 0)
     base = 1000 if letter and bytes_ and not binary else 1024
-    return _positive(int(Decimal(number) * base**power), text, option)
+    size = Decimal(number) * base**power
+    if 0 < size < least:
+        meant = f"did you mean {number}{'GiB' if Decimal(number) < 4096 else 'MiB'}?"
+        raise InputError(
+            f"{option} {text!r} means {size.normalize():f} bytes, which is less than there is",
+            hint=meant if not letter else "write 80GiB, 80GB (10^9 bytes) or 24g",
+        )
+    return _within(int(size), text, option, _MOST)
 
 
 def parse_count(text: str, option: str) -> int:
@@ -43,12 +53,12 @@ def parse_count(text: str, option: str) -> int:
             )
         raise InputError(f"{option} {text!r} is no number of parameters", hint=hint)
     value = Decimal(found[1]).scaleb(_COUNTS[found[2].lower()])
-    return _positive(int(value), text, option)
+    return _within(int(value), text, option, MOST_PARAMETERS)
 
 
-def _positive(value: int, text: str, option: str) -> int:
-    if not 0 < value <= _MOST:
-        raise InputError(f"{option} {text!r} has to be above 0 and below 10^18")
+def _within(value: int, text: str, option: str, most: int) -> int:
+    if not 0 < value <= most:
+        raise InputError(f"{option} {text!r} has to be above 0 and at most 10^{len(str(most)) - 1}")
     return value
 
 

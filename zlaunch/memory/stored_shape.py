@@ -7,8 +7,10 @@ from collections import Counter
 from dataclasses import replace
 
 from zlaunch.errors import ConfigError
+from zlaunch.memory.model_config import ESTIMATE
+from zlaunch.memory.quantized import is_quantized, unpacked
 from zlaunch.memory.safetensors import Stored, packed
-from zlaunch.memory.shape import ModelShape, Tensors, gathered
+from zlaunch.memory.shape import ModelShape, Tensors, bounded, gathered
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d{1,4})\.")
 _EMBEDDING = re.compile(
@@ -17,15 +19,23 @@ _EMBEDDING = re.compile(
 _HEAD = re.compile(r"(lm_head|embed_out|output)\.weight$")
 
 
-def with_stored(shape: ModelShape, stored: tuple[Stored, ...], where: str) -> ModelShape:
-    """`shape` with the parameters counted in its checkpoint, which is right for any family."""
-    kind = packed(stored)
-    if kind is not None:
-        note = f"{where} holds weights packed as {kind}: parameters are counted from the config"
+def with_stored(
+    shape: ModelShape, stored: tuple[Stored, ...], where: str, bits: int | None = None
+) -> ModelShape:
+    """`shape` with the parameters counted in its checkpoint, which is right for any family.
+
+    `bits` are those that the config names, where its weights are packed.
+    """
+    whole = unpacked(stored, bits) if is_quantized(stored) else stored
+    if whole is None or packed(whole) is not None:
+        note = f"how the weights of {where} are packed is not known: the config says their number"
         return replace(shape, notes=(*shape.notes, note))
-    tensors = _parameters(stored, where)
-    known = tuple(note for note in shape.notes if not note.startswith("model_type "))
-    counted = replace(shape, tensors=tensors, exact=True, notes=known, source=where)
+    tensors = _parameters(whole, where)
+    known = tuple(note for note in shape.notes if ESTIMATE not in note)
+    counted = bounded(replace(shape, tensors=tensors, exact=True, notes=known, source=where))
+    if whole is not stored:
+        known = (*known, f"{where} holds packed weights: {counted.parameters:,} once unpacked")
+        counted = replace(counted, notes=known)
     if shape.exact and counted.parameters != shape.parameters:
         # A head that the config's architecture does not have, or the other way round.
         note = f"{where} holds {counted.parameters:,} parameters, the config {shape.parameters:,}"
@@ -35,12 +45,17 @@ def with_stored(shape: ModelShape, stored: tuple[Stored, ...], where: str) -> Mo
 
 def shape_of_stored(stored: tuple[Stored, ...], where: str) -> ModelShape:
     """A shape from tensors alone: exact in its parameters, guessed in its heads."""
-    if packed(stored) is not None:
-        raise ConfigError(
-            f"these weights are packed as {packed(stored)}, so their number says nothing",
-            where=where,
-            hint="give the folder that has the config.json too",
-        )
+    if is_quantized(stored) or packed(stored) is not None:
+        whole = unpacked(stored, None)
+        if whole is None or packed(whole) is not None:
+            raise ConfigError(
+                f"these weights are packed as {packed(stored)}, so their number says nothing",
+                where=where,
+                hint="give the folder that has the config.json too, or --params",
+            )
+        shape = shape_of_stored(whole, where)
+        note = "packed weights, which nobody trains in full: planned is the model unpacked"
+        return replace(shape, notes=(*shape.notes, note))
     embedding = _embedding(stored, where)
     vocab, hidden = embedding.shape
     layers = _layers(stored, where)
@@ -55,7 +70,7 @@ def shape_of_stored(stored: tuple[Stored, ...], where: str) -> ModelShape:
         f"no config.json beside it: {heads} heads of {head_dim}"
         f" and a {'gated' if gated else 'plain'} MLP are guessed from the tensors"
     )
-    return ModelShape(
+    shape = ModelShape(
         name="a checkpoint",
         source=where,
         kind="decoder",
@@ -73,6 +88,7 @@ def shape_of_stored(stored: tuple[Stored, ...], where: str) -> ModelShape:
         exact=True,
         notes=(note,),
     )
+    return bounded(shape)
 
 
 def _parameters(stored: tuple[Stored, ...], where: str) -> Tensors:

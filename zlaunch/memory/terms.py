@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from zlaunch.frozen import frozen
 
 Group: TypeAlias = Literal["states", "buffers", "activations", "overhead"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Term:
     """Bytes with a name."""
 
@@ -18,7 +19,7 @@ class Term:
     size: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Phase:
     """A moment of a training step, and all that lies on the GPU then."""
 

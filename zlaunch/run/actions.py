@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from zlaunch.frozen import frozen
+from zlaunch.run.outcome import Attempt, Outcome
 
-from zlaunch.run.outcome import Outcome
 
-
-@dataclass(frozen=True)
+@frozen
 class CheckNodes:
-    """All agents are ready: see whether their nodes are fit, and where rank 0 can be met."""
+    """All agents are ready: see whether their nodes are fit, and where rank 0 can be met.
+
+    In an `attempt` beyond 0 they have been found fit before.
+    """
+
+    attempt: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
 class StartWorkers:
-    """Send every agent its plan, with the place of rank 0."""
+    """Send every agent its plan, with the place of rank 0 and the number of the attempt."""
 
     address: str
     port: int
+    attempt: int = 0
 
 
-@dataclass(frozen=True)
+@frozen
+class JudgeFailure:
+    """See by what the rank printed whether it failed of its own, or for want of another one."""
+
+    rank: int
+
+
+@frozen
 class StopWorkers:
     """Tell every agent to stop its workers within `grace` seconds."""
 
@@ -28,18 +40,35 @@ class StopWorkers:
     why: str
 
 
-@dataclass(frozen=True)
+@frozen
+class Mention:
+    """Tell the user."""
+
+    text: str
+
+
+@frozen
+class Rest:
+    """An attempt has failed and all its ranks are closed; the next begins in `pause` seconds."""
+
+    failed: Attempt
+    pause: float
+
+
+@frozen
 class SetDeadline:
     """Let `DeadlinePassed` happen at `at` (the clock of `now`)."""
 
     at: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Finish:
     """The run is over."""
 
     outcome: Outcome
 
 
-Action = CheckNodes | StartWorkers | StopWorkers | SetDeadline | Finish
+Action = (
+    CheckNodes | StartWorkers | JudgeFailure | StopWorkers | Mention | Rest | SetDeadline | Finish
+)

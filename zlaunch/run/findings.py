@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from zlaunch.frozen import frozen
 from zlaunch.spec.facts import Facts, Gpu
 from zlaunch.spec.slots import Slot
 
@@ -43,7 +43,7 @@ CODES = {
 _WARNINGS = {"lock"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Finding:
     """Something that is wrong on a host; a `warning` alone does not keep a run from starting."""
 
@@ -58,7 +58,7 @@ class Finding:
         return self.code in _WARNINGS
 
 
-@dataclass(frozen=True)
+@frozen
 class Examined:
     """A host with what was asked of it, what it said, and how its clock and port were found.
 

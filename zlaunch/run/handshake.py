@@ -21,8 +21,10 @@ import hmac
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal
+
+from zlaunch.frozen import frozen
 
 PROTOCOL = 1
 NONCE = 32  # bytes
@@ -56,11 +58,12 @@ class OtherVersionError(HandshakeError):
         self.version = version
 
 
-@dataclass(frozen=True)
+@frozen
 class Hello:
     """What a node says of itself: what its workers run, where, and on which devices.
 
-    `env` holds the few variables there that the plan depends on.
+    `env` holds the few variables there that the plan depends on. The slots are to be chosen from
+    `pool`, where there is one.
     """
 
     node_rank: int
@@ -74,9 +77,10 @@ class Hello:
     local_rank_option: str | None
     cwd: str
     env: Mapping[str, str] = field(default_factory=dict)
+    pool: tuple[int | str, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Answer:
     """`accepted`: wait for the others; `begin`: all are there; `refused`: leave, with the code."""
 
@@ -245,7 +249,7 @@ def _read_hello(body: bytes) -> Hello:
         hello = Hello(
             **{
                 **fields,
-                **{name: tuple(fields[name]) for name in ("slots", *_LISTS)},
+                **{name: tuple(fields[name]) for name in ("slots", "pool", *_LISTS)},
             }
         )
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -263,7 +267,7 @@ def _well_formed(hello: Hello) -> bool:
     return (
         all(isinstance(text, str) for text in [*texts, *env, *env.values()])
         and all(type(number) is int for number in (hello.node_rank, hello.nnodes))
-        and all(type(slot) in {int, str} for slot in hello.slots)
+        and all(type(slot) in {int, str} for slot in (*hello.slots, *hello.pool))
         and isinstance(hello.bf16, bool)
         and hello.device in ("cuda", "cpu")
         and bool(hello.slots and hello.prefix)

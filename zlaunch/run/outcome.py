@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from zlaunch.frozen import frozen
 from zlaunch.run.messages import Exited
 
 WRONG_INPUT = 2
+LIMIT_RAN_OUT = 124
 ZLAUNCH_FAILED = 125
 
 
-@dataclass(frozen=True)
+@frozen
+class Attempt:
+    """An attempt that failed and was followed by another; `seconds` is how long it lived."""
+
+    number: int
+    seconds: float
+    first_failure: Exited
+
+
+@frozen
 class Outcome:
     """The end of a run.
 
-    `exits` maps each rank that was started to its end; `first_failure` is the first rank
-    that failed of its own; `stopped_by` the signal with which the user ended the run;
-    `trouble` says what zlaunch itself could not do (an agent lost, a process not to be killed);
-    with `unfit` it is what was found wrong with the nodes before anything was started.
+    `exits` maps each rank that was started to its end, in the last attempt; `first_failure` is
+    the first rank that failed of its own; `stopped_by` the signal with which the user ended the
+    run; `trouble` says what zlaunch itself could not do (an agent lost, a process not to be
+    killed); with `unfit` it is what was found wrong with the nodes before anything was started.
+    `limit` names a limit of the user's that ran out; `past` holds the attempts that were to be
+    followed by another, and `attempts` says in how many a rank was started.
     """
 
     exits: Mapping[int, Exited]
@@ -26,12 +38,17 @@ class Outcome:
     stopped_by: int | None = None
     trouble: str | None = None
     unfit: bool = False
+    limit: str | None = None
+    past: tuple[Attempt, ...] = ()
+    attempts: int = 0
 
     @property
     def exit_code(self) -> int:
         """The exit code of zlaunch: never 0 when something failed or was killed."""
         if self.first_failure is not None:
             return self.first_failure.exit.status
+        if self.limit is not None:  # a signal may have come on top
+            return LIMIT_RAN_OUT
         if self.stopped_by is not None:
             return 128 + self.stopped_by
         if self.unfit:

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
-from zlaunch.run.outcome import Outcome
+from zlaunch.frozen import frozen
+
+if TYPE_CHECKING:  # who only reads records needs no messages
+    from zlaunch.run.messages import Exited
+    from zlaunch.run.outcome import Outcome
 
 _LAST_SECOND = 1e11  # a time beyond is none
 
 RUNNING, FINISHED, FAILED, STOPPED, LOST = "running", "finished", "failed", "stopped", "lost"
+GATHERING = "gathering"
 
 
-@dataclass(frozen=True)
+@frozen
 class RunRecord:
     """One run. Times are seconds since the epoch; `command` and `plan` are redacted.
 
+    `host` is the machine of the launcher, whose own name for itself it is.
+
     `state` is one of running, finished (all ranks 0), failed, stopped (by a signal to
     zlaunch); lost is never written: it is what a running record without a launcher means.
+    `gathering` says for what others a running run waits before it can be planned; until then
+    its `world_size` is 0.
     """
 
     id: str
@@ -31,14 +40,24 @@ class RunRecord:
     plan: Mapping[str, Any]
     launcher_pid: int
     version: str
+    host: str = ""
     ended: float | None = None
     exit_code: int | None = None
     outcome: Mapping[str, Any] | None = None
+    gathering: str | None = None
+
+    @property
+    def shown_state(self) -> str:
+        """The state, or gathering."""
+        gathers = self.state == RUNNING and self.gathering is not None
+        return GATHERING if gathers else self.state
 
     @property
     def nothing_started(self) -> bool:
         """Whether the run ended before any rank was started."""
-        return self.outcome is not None and not self.outcome.get("exits")
+        if self.outcome is None:
+            return False
+        return not self.outcome.get("exits") and not self.outcome.get("attempts")
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as JSON data."""
@@ -58,22 +77,24 @@ class RunRecord:
     def _check(self) -> None:
         """Hold what is read to its types, on which others rely."""
         times = (self.started, 0.0 if self.ended is None else self.ended)
-        texts = (self.id, self.state, self.cwd, self.name or "", *self.command)
+        texts = (self.id, self.state, self.cwd, self.name or "", self.host, *self.command)
         good = (
             all(isinstance(text, str) for text in texts)
             and all(isinstance(at, (int, float)) and 0 <= at < _LAST_SECOND for at in times)
             and isinstance(self.world_size, int)
-            and self.world_size > 0
+            and self.world_size >= 0
             and isinstance(self.plan, Mapping)
             and isinstance(self.launcher_pid, int)
             and isinstance(self.exit_code, (int, type(None)))
+            and isinstance(self.gathering, (str, type(None)))
         )
         if not good:
             raise TypeError("a value is not of its type")
 
     def ended_with(self, outcome: Outcome, at: float) -> RunRecord:
         """Return the record of the finished run."""
-        if outcome.stopped_by is not None and outcome.first_failure is None:
+        stopped = outcome.stopped_by is not None and outcome.limit is None
+        if stopped and outcome.first_failure is None:
             state = STOPPED
         else:
             state = FAILED if outcome.exit_code else FINISHED
@@ -88,8 +109,23 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
         "first_failure": None if first is None else first.rank,
         "stopped_by": outcome.stopped_by,
         "trouble": outcome.trouble,
-        "exits": {
-            str(rank): {"code": end.exit.code, "signal": end.exit.signal, "at": end.at}
-            for rank, end in sorted(outcome.exits.items())
-        },
+        "limit": outcome.limit,
+        "attempts": outcome.attempts,
+        "exits": {str(rank): _describe_end(end) for rank, end in sorted(outcome.exits.items())},
+        "past": [
+            {
+                "attempt": attempt.number,
+                "seconds": attempt.seconds,
+                "first_failure": attempt.first_failure.rank,
+                **_describe_end(attempt.first_failure),
+            }
+            for attempt in outcome.past
+        ],
     }
+
+
+def _describe_end(end: Exited) -> dict[str, Any]:
+    how = {"code": end.exit.code, "signal": end.exit.signal, "at": end.at}
+    if not end.exit.status:
+        return how
+    return {**how, "told": end.told, "signs": dict(end.signs)}

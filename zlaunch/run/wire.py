@@ -4,6 +4,7 @@ A frame is a header of five bytes (length of the body, unsigned, big endian; kin
 body. Kind J is a JSON object `{"type": NAME, ...fields}` in ASCII: lone surrogates, which
 stand for undecodable bytes in arguments and paths, pass as `\udcXX` and arrive as they were.
 Kind O is output: the rank (unsigned, four bytes, big endian), then the bytes that it wrote.
+Kind I is input, of the same form: the rank, then the bytes for its stdin.
 
 Travels to the agent, so it stays within Python 3.9 and the standard library.
 """
@@ -22,11 +23,17 @@ from zlaunch.run.messages import (
     Exited,
     Farewell,
     FindRoute,
+    Input,
+    InputTaken,
     Inspect,
     Inspected,
+    Lease,
+    Leased,
+    Leave,
     Listen,
     Listening,
     Message,
+    Note,
     Output,
     Ping,
     Pong,
@@ -34,19 +41,27 @@ from zlaunch.run.messages import (
     Reached,
     Ready,
     Refused,
+    Resize,
     Routed,
     Signal,
+    Stacks,
     Start,
     Started,
     Stop,
+    Sweep,
+    TakeStacks,
+    TakeUsage,
     Told,
+    Unkillable,
+    Usage,
+    Used,
 )
 from zlaunch.spec.facts import Facts, Question
-from zlaunch.spec.worker import NodePlan, WorkerSpec
+from zlaunch.spec.worker import NodePlan, Operators, Preload, WorkerSpec
 
 _HEADER = struct.Struct("!IB")
 _RANK = struct.Struct("!I")
-_JSON, _OUTPUT = ord("J"), ord("O")
+_JSON, _OUTPUT, _INPUT = ord("J"), ord("O"), ord("I")
 _LARGEST_BODY = 1 << 30
 
 PREAMBLE = b"\0zlaunch agent\n"
@@ -60,8 +75,9 @@ class ProtocolError(Exception):
 
 def encode(message: Message) -> bytes:
     """Return the frame of `message`."""
-    if isinstance(message, Output):
-        header = _HEADER.pack(_RANK.size + len(message.data), _OUTPUT)
+    if isinstance(message, (Output, Input)):
+        kind = _OUTPUT if isinstance(message, Output) else _INPUT
+        header = _HEADER.pack(_RANK.size + len(message.data), kind)
         return b"".join((header, _RANK.pack(message.rank), message.data))
     fields = {"type": type(message).__name__, **asdict(message)}
     body = json.dumps(fields, separators=(",", ":")).encode("ascii")
@@ -114,8 +130,9 @@ class Decoder:
 
 
 def _decode(kind: int, body: bytes) -> Message:
-    if kind == _OUTPUT and len(body) >= _RANK.size:
-        return Output(_RANK.unpack_from(body)[0], body[_RANK.size :])
+    if kind in (_OUTPUT, _INPUT) and len(body) >= _RANK.size:
+        rank, data = _RANK.unpack_from(body)[0], body[_RANK.size :]
+        return Output(rank, data) if kind == _OUTPUT else Input(rank, data)
     if kind != _JSON:
         raise ProtocolError(f"a frame of kind {kind}")
     try:
@@ -128,17 +145,29 @@ def _decode(kind: int, body: bytes) -> Message:
 _PLAIN = {
     kind.__name__: kind
     for kind in (
-        *(Ready, Pong, Routed, Listening, Reached, Started, Refused, Closed, Told),
-        *(Stop, Signal, FindRoute, Listen, Reach, Ping, Farewell),
+        *(Ready, Pong, Routed, Listening, Reached, Started, Refused, Closed, Told, Unkillable),
+        *(InputTaken, Resize, Stop, Signal, TakeStacks, FindRoute, Listen, Reach, Ping, Farewell),
+        *(Note, Leave, TakeUsage, Used),
     )
 }
 
 
 def _build(name: str, fields: dict[str, Any]) -> Message:
     if name == "Exited":
-        return Exited(fields["rank"], Exit(**fields["exit"]), fields["at"])
+        return Exited(**{**fields, "exit": Exit(**fields["exit"])})
     if name == "Start":
-        return Start(_node_plan(fields["plan"]), fields["grace"])
+        signals = tuple(fields["signals"])
+        return Start(_node_plan(fields["plan"]), fields["grace"], fields["handler"], signals)
+    if name == "Stacks":
+        lists = {name: tuple(fields[name]) for name in ("texts", "flight")}
+        return Stacks(**{**fields, **lists, "usage": Usage(**fields["usage"])})
+    if name == "Lease":
+        devices = tuple((index, uuid, tuple(mig)) for index, uuid, mig in fields["devices"])
+        return Lease(**{**fields, "slots": tuple(fields["slots"]), "devices": devices})
+    if name == "Leased":
+        return Leased(**{**fields, "slots": tuple(fields["slots"])})
+    if name == "Sweep":
+        return Sweep(tuple(fields["mark"]))
     if name == "Inspect":
         question = {**fields["question"], "packages": tuple(fields["question"]["packages"])}
         return Inspect(_node_plan(fields["plan"]), Question(**question), fields["within"])
@@ -149,11 +178,24 @@ def _build(name: str, fields: dict[str, Any]) -> Message:
 
 def _node_plan(plan: dict[str, Any]) -> NodePlan:
     workers = tuple(
-        WorkerSpec(w["rank"], tuple(w["argv"]), w["env"], w["cwd"]) for w in plan["workers"]
+        WorkerSpec(w["rank"], tuple(w["argv"]), w["env"], w["cwd"], w["stdin"])
+        for w in plan["workers"]
     )
+    preload = plan["preload"]
+    if preload is not None:
+        imports = tuple((line, text) for line, text in preload["imports"])
+        files = tuple((name, text) for name, text in preload["files"])
+        preload = Preload(imports, files, preload["within"], preload["asked"])
+    operators = plan["operators"]
+    if operators is not None:
+        builders = tuple((name, builder) for name, builder in operators["builders"])
+        files = tuple((name, text) for name, text in operators["files"])
+        operators = Operators(builders, files, operators["within"])
     return NodePlan(
         **{
             **plan,
+            "preload": preload,
+            "operators": operators,
             "workers": workers,
             "files": tuple((path, text) for path, text in plan["files"]),
             "preferred": tuple(plan["preferred"]),

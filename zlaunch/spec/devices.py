@@ -7,23 +7,12 @@ never beside them. Travels to the agent, so it stays within Python 3.9.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from zlaunch.errors import SelectionError
+from zlaunch.frozen import frozen
+from zlaunch.spec.device import Device
 from zlaunch.spec.filters import parse_filter
 from zlaunch.spec.slots import MAX_SLOTS, Slot, format_slots, parse_slot, parse_slots
-
-
-@dataclass(frozen=True)
-class Device:
-    """One GPU as its driver describes it; `memory` in bytes, `mig` its MIG devices' UUIDs."""
-
-    index: int
-    uuid: str
-    name: str = ""
-    memory: int = 0
-    bf16: bool = True
-    mig: tuple[str, ...] = ()
 
 
 def visible_slots(env: str | None, devices: tuple[Device, ...] | None) -> tuple[Slot, ...]:
@@ -78,7 +67,7 @@ def choose_slots(
 _WITHOUT = "train without GPUs: --cpu N starts N workers"
 
 
-@dataclass(frozen=True)
+@frozen
 class _Pool:
     """The slots that may be chosen, and what is known about them."""
 

@@ -12,9 +12,9 @@ Nothing is ever put in for a $. Messages do not show values: they may be secret.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from zlaunch.errors import InputError
+from zlaunch.frozen import frozen
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXPORT = re.compile(r"export\s+")
@@ -75,7 +75,7 @@ def parse_deepspeed_env(text: str, name: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Source:
     """A file's text, and how to point into it."""
 

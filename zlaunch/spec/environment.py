@@ -8,16 +8,18 @@ node (torchrun's meaning, which DeepSpeed's modulo rule equals on even nodes).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from zlaunch.frozen import frozen
+from zlaunch.spec.slurm_task import as_task
 from zlaunch.spec.topology import Topology, Worker
 
 DeviceKind = Literal["cuda", "cpu"]
 Target = Literal["plain", "hf", "accelerate"]
 
 
-@dataclass(frozen=True)
+@frozen
 class Rendezvous:
     """Where rank 0 listens."""
 
@@ -25,13 +27,14 @@ class Rendezvous:
     port: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Surroundings:
     """What the environment of every worker of a run is made from.
 
     `run_dir` and `ds_config` are paths; `cores` maps a node rank to its usable cores;
     `inherited` is the environment that the workers start from; on the nodes in `on_node` it is
-    another one, of which no more than CONSULTED needs to be known.
+    another one, of which no more than CONSULTED needs to be known. In a job of `slurm` ranks are
+    told what they would be as its tasks.
     """
 
     run_id: str
@@ -44,6 +47,8 @@ class Surroundings:
     cores: Mapping[int, int]
     inherited: Mapping[str, str]
     on_node: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    max_restarts: int = 0
+    slurm: bool = False
 
     def inherited_by(self, worker: Worker) -> Mapping[str, str]:
         """The environment that this worker starts from, as far as it is known."""
@@ -63,8 +68,10 @@ def worker_environment(topology: Topology, worker: Worker, around: Surroundings)
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": around.inherited_by(worker).get(
             "TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"
         ),
-        **_zlaunch(around),
+        **_flight_recorder(around, worker),
+        **_zlaunch(around, worker),
         **_accelerate(around),
+        **(as_task(topology, worker) if around.slurm else {}),
     }
 
 
@@ -93,10 +100,23 @@ def _torchelastic(around: Surroundings, worker: Worker) -> dict[str, str]:
     # Agents host no store, so TORCHELASTIC_USE_AGENT_STORE must not be inherited as True.
     return {
         "TORCHELASTIC_RUN_ID": around.run_id,
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_MAX_RESTARTS": str(around.max_restarts),
         "TORCHELASTIC_USE_AGENT_STORE": "False",
-        "TORCHELASTIC_ERROR_FILE": f"{around.run_dir}/errors/rank-{worker.rank}.json",
+        **of_attempt(around.run_dir, worker.rank, 0),
+    }
+
+
+def error_file_name(rank: int, attempt: int) -> str:
+    """What TORCHELASTIC_ERROR_FILE is called."""
+    return f"rank-{rank}.{attempt}.json" if attempt else f"rank-{rank}.json"
+
+
+def of_attempt(run_dir: str, rank: int, attempt: int) -> dict[str, str]:
+    """Return what differs from attempt to attempt; the first has the number 0."""
+    return {
+        "TORCHELASTIC_RESTART_COUNT": str(attempt),
+        "ZLAUNCH_RESTART_COUNT": str(attempt),
+        "TORCHELASTIC_ERROR_FILE": f"{run_dir}/errors/{error_file_name(rank, attempt)}",
     }
 
 
@@ -123,8 +143,22 @@ def _threads(topology: Topology, worker: Worker, around: Surroundings) -> dict[s
     return {"OMP_NUM_THREADS": given or str(share)}
 
 
-def _zlaunch(around: Surroundings) -> dict[str, str]:
-    own = {"ZLAUNCH_RUN_ID": around.run_id, "ZLAUNCH_RUN_DIR": around.run_dir}
+def _flight_recorder(around: Surroundings, worker: Worker) -> dict[str, str]:
+    """Where PyTorch writes what its collectives were at, when one of them times out."""
+    inherited = around.inherited_by(worker)
+    outer = inherited.get("ZLAUNCH_RUN_DIR")  # an outer launch's file is not the user's
+    given = [inherited[name] for name in _DUMP_FILES if name in inherited]
+    if any(outer is None or not path.startswith(f"{outer}/") for path in given):
+        return {}
+    return {_DUMP_FILES[0]: f"{around.run_dir}/flight/rank-"}  # it adds the rank
+
+
+def _zlaunch(around: Surroundings, worker: Worker) -> dict[str, str]:
+    own = {
+        "ZLAUNCH_RUN_ID": around.run_id,
+        "ZLAUNCH_NODE_RANK": str(worker.node_rank),  # which nobody else sets anew
+        "ZLAUNCH_RUN_DIR": around.run_dir,
+    }
     if around.ds_config is not None:
         own["ZLAUNCH_DS_CONFIG"] = around.ds_config
     return own
@@ -156,14 +190,18 @@ OWNED = (
     "GROUP_RANK", "GROUP_WORLD_SIZE", "CROSS_RANK", "CROSS_SIZE", "ROLE_RANK", "ROLE_NAME",
     "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
     "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_USE_AGENT_STORE",
-    "TORCHELASTIC_ERROR_FILE", "ZLAUNCH_RUN_ID", "ZLAUNCH_RUN_DIR", "ZLAUNCH_DS_CONFIG",
+    "TORCHELASTIC_ERROR_FILE", "ZLAUNCH_RUN_ID", "ZLAUNCH_NODE_RANK", "ZLAUNCH_RUN_DIR",
+    "ZLAUNCH_DS_CONFIG", "ZLAUNCH_RESTART_COUNT",
 )  # fmt: skip
 
+
+# The second is the name before torch 2.9, which later ones warn of.
+_DUMP_FILES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 
 # Names of which the plan has to know what a worker would inherit.
 CONSULTED = (
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS",
-    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING", *_DUMP_FILES,
 )  # fmt: skip
 
 

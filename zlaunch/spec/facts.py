@@ -6,11 +6,13 @@ Travels to the agent, so it stays within Python 3.9 and the standard library.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from zlaunch.frozen import frozen
 
-@dataclass(frozen=True)
+
+@frozen
 class Question:
     """What a host is asked, beside what holds for any: clock, /dev/shm, directory, interpreter.
 
@@ -28,7 +30,7 @@ class Question:
     nvml: str = ""
 
 
-@dataclass(frozen=True)
+@frozen
 class Gpu:
     """One GPU; `memory` and `used` in bytes, `users` such as `pid 812 (python)`."""
 
@@ -47,7 +49,7 @@ class Gpu:
         return self.uuid.startswith(slot) or any(uuid.startswith(slot) for uuid in self.mig)
 
 
-@dataclass(frozen=True)
+@frozen
 class Facts:
     """What a host said of itself.
 
@@ -57,7 +59,8 @@ class Facts:
     `packages` maps a name to its version, None where it is missing. `cuda` is the version that
     torch was built for ("" for none, "rocm" for AMD), `driver_cuda` the latest that the driver
     can do. `gpus` None: there is no driver. `links` is what `GpuLinks.to_json` gives.
-    `trouble` is what went wrong while looking.
+    `visible` is CUDA_VISIBLE_DEVICES there before a run sets it. `trouble` is what went wrong
+    while looking.
     """
 
     at: float = 0.0
@@ -76,6 +79,7 @@ class Facts:
     shm: int | None = None
     locks: tuple[str, ...] = ()
     arch_list: str = ""
+    visible: str | None = None
     trouble: tuple[str, ...] = ()
 
     @classmethod

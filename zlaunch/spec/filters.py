@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from zlaunch.errors import SelectionError
+from zlaunch.frozen import frozen
 from zlaunch.spec.hostfile import Host, is_ipv6
 from zlaunch.spec.slots import Slot, format_slots, parse_slots
 
 
-@dataclass(frozen=True)
+@frozen
 class Mention:
     """One NODE of a filter; `slots` None means all of them."""
 
@@ -170,7 +171,7 @@ def _first_slots(host: Host, count: int | None, source: str | None, option: str)
             f"{option} {count} asks for more than the {len(host.slots)} slots of host "
             f"{host.name!r}",
             where=_place(host, source),
-            hint=f"raise its number of slots, or ask for at most {len(host.slots)}",
+            hint=f"{_more(host, source)}ask for at most {len(host.slots)}",
         )
     return replace(host, slots=host.slots[:count])
 
@@ -197,8 +198,19 @@ def _no_slot(host: Host, slot: Slot, option: str, source: str | None) -> Selecti
         f"{option} asks for slot {slot} of host {host.name!r}, "
         f"which has {len(host.slots)} (slots {format_slots(host.slots)})",
         where=_place(host, source),
-        hint=f"slots= is the number of all GPUs of {host.name}: raise it if there are more",
+        hint="choose among those"
+        if _is_grant(host, source)
+        else f"slots= is the number of all GPUs of {host.name}: raise it if there are more",
     )
+
+
+def _more(host: Host, source: str | None) -> str:
+    return "" if _is_grant(host, source) else "raise its number of slots, or "
+
+
+def _is_grant(host: Host, source: str | None) -> bool:
+    """Whether a scheduler gave the host: its slots stand in no line, and are no matter of ours."""
+    return host.line is None and source is not None
 
 
 def _place(host: Host, source: str | None) -> str | None:

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
 
 from zlaunch.errors import HostfileError, SelectionError
+from zlaunch.frozen import frozen
 from zlaunch.spec.hostnames import NAME, USER, Host, expand, is_ipv6
 from zlaunch.spec.slots import MAX_SLOTS
 
@@ -58,7 +58,7 @@ _KEYS = ("slots", *_TEXTS, "port")  # max_slots= is OpenMPI's: read, and not use
 _EXPECTED = "expected slots=N, address=, port=, user=, python= or workdir="
 
 
-@dataclass(frozen=True)
+@frozen
 class _Line:
     """One line of the file, and how to point at it."""
 
@@ -74,7 +74,7 @@ class _Line:
         return HostfileError(f"cannot read {shown!r}: {problem}", where=place, hint=hint)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Field:
     """One `key=value` of a line, its quotes taken off, and where it starts."""
 

@@ -15,9 +15,9 @@ import itertools
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from zlaunch.errors import SelectionError
+from zlaunch.frozen import frozen
 from zlaunch.spec.slots import MAX_SLOTS, Slot
 
 MAX_NAMES = 4096  # more hosts than that are a slip of the hand
@@ -31,7 +31,7 @@ _IPV6 = "write an IPv6 address and its slots as [fd00::1]:4"
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # one that is not inside brackets
 
 
-@dataclass(frozen=True)
+@frozen
 class Host:
     """A machine and its slots; `name` is without user and brackets, `line` in its hostfile.
 

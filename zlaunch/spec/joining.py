@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from zlaunch.errors import InputError, SelectionError
+from zlaunch.frozen import frozen
 from zlaunch.spec.hostnames import NAME, expand, is_ipv6
 
 DEFAULT_PORT = 29400  # torchrun's, for the address where nodes meet
@@ -22,7 +22,7 @@ _NODELISTS = ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 _OF_WORKERS = ("LOCAL_RANK", "LOCAL_WORLD_SIZE")  # where one is set, RANK is not a node's
 
 
-@dataclass(frozen=True)
+@frozen
 class Membership:
     """One node's place; `host` is empty where it is alone. `told_by` names who said each."""
 
@@ -38,7 +38,7 @@ class Membership:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
+@frozen
 class _Said:
     """A value, and the option or variable that holds it."""
 

@@ -6,11 +6,13 @@ Travels to the agent, so it stays within Python 3.9.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
+from zlaunch.frozen import frozen
 
-@dataclass(frozen=True)
+
+@frozen
 class Card:
     """One GPU's ways out; None for what the driver does not tell.
 
@@ -29,7 +31,7 @@ class Card:
     nvlink_bytes_per_second: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class Link:
     """The way between two GPUs: `nvlinks` lead from one to the other, straight or by a switch.
 
@@ -49,7 +51,7 @@ class Link:
         return f"NV{self.nvlinks}" if self.nvlinks else self.ancestor or "?"
 
 
-@dataclass(frozen=True)
+@frozen
 class GpuLinks:
     """All cards that were asked about, and the way between each two."""
 

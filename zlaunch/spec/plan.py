@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from zlaunch.frozen import frozen
 from zlaunch.spec.environment import (
     Rendezvous,
     Surroundings,
     Target,
+    of_attempt,
     shared_environment,
     worker_environment,
 )
 from zlaunch.spec.redact import redact_arguments, redact_environment, redact_values
+from zlaunch.spec.slots import Slot
 from zlaunch.spec.topology import Topology
-from zlaunch.spec.worker import NodePlan, WorkerSpec
+from zlaunch.spec.worker import NodePlan, Operators, Preload, Stdin, WorkerSpec
+
+_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
-@dataclass(frozen=True)
+@frozen
 class Command:
     """What each worker runs.
 
@@ -39,11 +44,12 @@ class Command:
         return (*self.prefix, *extra, *self.args)
 
 
-@dataclass(frozen=True)
+@frozen
 class Plan:
     """All workers of a run; `env` is what they share, each spec's own env comes on top.
 
-    `inherit`, `python`, `files` and `preferred` are as in NodePlan, and the same for all nodes.
+    `inherit`, `python`, `files`, `preferred`, `preload` and `operators` are as in NodePlan, and the
+    same for all nodes.
     An empty rendezvous address, or port 0, is found out once all agents are ready.
     """
 
@@ -58,6 +64,8 @@ class Plan:
     python: str = ""
     files: tuple[tuple[str, str], ...] = ()
     preferred: tuple[str, ...] = ()
+    preload: Preload | None = None
+    operators: Operators | None = None
 
     @property
     def node_plans(self) -> tuple[NodePlan, ...]:
@@ -71,15 +79,40 @@ class Plan:
                 self.python,
                 self.files,
                 self.preferred,
+                self.preload,
+                self.operators,
             )
             for node in self.topology.nodes
         )
 
-    def meeting_at(self, rendezvous: Rendezvous) -> Plan:
-        """Return the plan with the place of rank 0 filled in."""
+    def meeting_at(self, rendezvous: Rendezvous, attempt: int = 0) -> Plan:
+        """Return the plan of an attempt, with the place of rank 0 filled in."""
         met = {"MASTER_ADDR": rendezvous.address, "MASTER_PORT": str(rendezvous.port)}
-        workers = tuple(replace(spec, env={**spec.env, **met}) for spec in self.workers)
+        workers = tuple(
+            replace(spec, env={**spec.env, **met, **_of_attempt(spec, attempt)})
+            for spec in self.workers
+        )
         return replace(self, rendezvous=rendezvous, workers=workers)
+
+    def placed_on(self, slots: Mapping[int, tuple[Slot, ...]]) -> Plan:
+        """Return the plan with these slots, as many as before, by node rank."""
+        topology = self.topology
+        nodes = tuple(replace(n, slots=slots.get(n.rank, n.slots)) for n in topology.nodes)
+        workers = tuple(
+            replace(w, slot=nodes[w.node_rank].slots[w.local_rank]) for w in topology.workers
+        )
+        visible = {n.rank: {_VISIBLE: ",".join(map(str, n.slots))} for n in nodes}
+        specs = tuple(
+            replace(spec, env={**spec.env, **visible[worker.node_rank]})
+            for worker, spec in zip(workers, self.workers, strict=True)
+        )
+        return replace(self, topology=Topology(nodes, workers), workers=specs)
+
+    def with_stdin(self, rank: int, stdin: Stdin, env: Mapping[str, str]) -> Plan:
+        """Return the plan in which this rank reads; `env` is for it alone."""
+        reader = self.workers[rank]
+        reader = replace(reader, stdin=stdin, env={**reader.env, **env})
+        return replace(self, workers=(*self.workers[:rank], reader, *self.workers[rank + 1 :]))
 
     @property
     def sent(self) -> dict[str, str]:
@@ -119,13 +152,20 @@ class Plan:
                     "argv": list(redact_arguments(spec.argv, {**self.env, **spec.env})),
                     "env": redact_environment(spec.env),
                     "cwd": spec.cwd,
+                    "stdin": spec.stdin,
                 }
                 for worker, spec in zip(self.topology.workers, self.workers, strict=True)
             ],
             "sent": self.sent,
             "ds_config": redact_values(self.ds_config, self.env),
             "target": self.target,
+            "preload": [text for _, text in self.preload.imports] if self.preload else [],
+            "operators": [name for name, _ in self.operators.builders] if self.operators else [],
         }
+
+
+def _of_attempt(spec: WorkerSpec, attempt: int) -> dict[str, str]:
+    return of_attempt(spec.env["ZLAUNCH_RUN_DIR"], spec.rank, attempt) if attempt else {}
 
 
 def make_plan(

@@ -13,6 +13,9 @@ _SECRET_WORDS = {
     "key", "apikey", "token", "secret", "password", "passwd", "passphrase", "credentials",
 }  # fmt: skip
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)")
+_PATH_IN_URL = re.compile(r"(://[^/\s\"'?#]+[/?#])[^\s\"']+")
+# Words of a command before which a secret stands: `Authorization: Bearer ...`, `curl -u me:...`.
+_CREDENTIALS = re.compile(r"bearer|basic|-u|--user", re.IGNORECASE)
 _SHORTEST_SECRET = 6  # shorter values of secret names are words like "true" or "0"
 
 
@@ -41,10 +44,33 @@ def redact_arguments(argv: Iterable[str], env: Mapping[str, str]) -> tuple[str, 
     return tuple(shown)
 
 
+def redact_shell(command: str, env: Mapping[str, str]) -> str:
+    """Hide secrets in a command for the shell, word by word.
+
+    Of an address only the host stays: that of a webhook is a secret as a whole.
+    """
+    values = _secret_values(env)
+    shown: list[str] = []
+    previous = ""
+    for piece in re.split(r"(\s+)", command):
+        word = piece.strip()
+        if word and _CREDENTIALS.fullmatch(previous):
+            shown.append(HIDDEN)
+        else:
+            hidden = _redact_one(piece, previous, values) if word else piece
+            shown.append(_PATH_IN_URL.sub(rf"\1{HIDDEN}", hidden))
+        previous = word or previous
+    return "".join(shown)
+
+
+def secret_values(env: Mapping[str, str], names: Iterable[str] = ()) -> list[str]:
+    """The values in `env` of variables with secret names, and of `names`."""
+    wanted = set(names)
+    return [value for name, value in env.items() if is_secret(name) or name in wanted]
+
+
 def _secret_values(env: Mapping[str, str]) -> list[str]:
-    return [
-        value for name, value in env.items() if is_secret(name) and len(value) >= _SHORTEST_SECRET
-    ]
+    return [value for value in secret_values(env) if len(value) >= _SHORTEST_SECRET]
 
 
 def _redact_one(arg: str, previous: str, values: list[str]) -> str:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 
+from zlaunch.frozen import frozen
 from zlaunch.spec.environment import Target
+from zlaunch.spec.preload import Imports, first_imports
 
 _LOCAL_RANK_SPELLINGS = ("--local_rank", "--local-rank")
 
 
-@dataclass(frozen=True)
+@frozen
 class ScriptFacts:
     """What a script shows of itself.
 
     `local_rank_option` is the spelling that its own parser declares, if any; `reads_ds_config`
     whether it speaks of the variable that names zlaunch's ds_config. `imports` are the packages
     that it imports anywhere, by their top names; None where it has no source to read.
+    `first_imports` are the statements that it begins with, as far as they can be done beforehand.
     """
 
     target: Target = "plain"
     local_rank_option: str | None = None
     reads_ds_config: bool = False
     imports: frozenset[str] | None = None
+    first_imports: Imports = ()
 
 
 def read_script(source: bytes, name: str) -> ScriptFacts:
@@ -40,6 +43,7 @@ def read_script(source: bytes, name: str) -> ScriptFacts:
         local_rank_option=_local_rank_option(tree),
         reads_ds_config=b"ZLAUNCH_DS_CONFIG" in source,
         imports=frozenset(modules),
+        first_imports=first_imports(tree),
     )
 
 

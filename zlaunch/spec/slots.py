@@ -62,6 +62,19 @@ def format_slots(slots: Sequence[Slot]) -> str:
     return ",".join(_format_run(run) for run in runs)
 
 
+def gpu_in_words(slot: object) -> str:
+    """`GPU 3`; an identifier says by itself what it is."""
+    text = str(slot)
+    return text if _IDENTIFIER.fullmatch(text) else f"GPU {text}"
+
+
+def gpus_in_words(slots: Sequence[Slot]) -> str:
+    """`GPU 3`, `GPUs 0-3`, `GPU-1a2b,MIG-3c4d`."""
+    if any(isinstance(slot, str) for slot in slots):
+        return format_slots(slots)
+    return f"GPU{'s' if len(slots) > 1 else ''} {format_slots(slots)}"
+
+
 def _span(first: int, last: int, what: str) -> range:
     if last < first:
         raise SelectionError(f"{what} has a range that runs backwards: {first}-{last}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from zlaunch.frozen import frozen
 from zlaunch.spec.hostfile import Host
 from zlaunch.spec.slots import Slot
 
 
-@dataclass(frozen=True)
+@frozen
 class Node:
     """A host that takes part in a run."""
 
@@ -19,7 +19,7 @@ class Node:
     slots: tuple[Slot, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Worker:
     """One rank's place; `local_rank` counts from 0 on each node."""
 
@@ -29,7 +29,7 @@ class Worker:
     slot: Slot
 
 
-@dataclass(frozen=True)
+@frozen
 class Topology:
     """All nodes and workers of a run, in rank order."""
 
@@ -44,6 +44,13 @@ class Topology:
     def on_node(self, node_rank: int) -> tuple[Worker, ...]:
         """The workers of one node, by local rank."""
         return tuple(worker for worker in self.workers if worker.node_rank == node_rank)
+
+    @property
+    def ranks_by_node(self) -> dict[int, frozenset[int]]:
+        """The ranks of each node, by node rank."""
+        return {
+            node.rank: frozenset(w.rank for w in self.on_node(node.rank)) for node in self.nodes
+        }
 
 
 def lay_out(hosts: Sequence[Host]) -> Topology:

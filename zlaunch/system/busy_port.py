@@ -32,15 +32,17 @@ def reserve(port: int = 0) -> ReservedPort:
     )
 
 
-def listen(port: int, way_out: str) -> socket.socket:
-    """Listen on `port`, for IPv4 and IPv6 where the machine has both.
+def listen(port: int, way_out: str, address: str = "") -> socket.socket:
+    """Listen on `port`, for IPv4 and IPv6 where the machine has both; or at one IPv4 address.
 
     Raises InputError where it is busy; `way_out` is what the user may do then.
     """
-    dual = socket.has_dualstack_ipv6()
+    dual = socket.has_dualstack_ipv6() and not address
     family = socket.AF_INET6 if dual else socket.AF_INET
     try:
-        return socket.create_server(("", port), family=family, backlog=1024, dualstack_ipv6=dual)
+        return socket.create_server(
+            (address, port), family=family, backlog=1024, dualstack_ipv6=dual
+        )
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise _not_to_be_had(port, error, way_out) from error

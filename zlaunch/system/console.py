@@ -6,8 +6,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from zlaunch.system.footer import Footer
 from zlaunch.system.lines import LineCutter
 from zlaunch.system.loop import Loop, Timer
+from zlaunch.system.prompt import Prompt
 from zlaunch.system.sink import Sink
 
 _PROGRESS_EVERY = 0.1  # seconds between two states of a progress line on a terminal
@@ -34,8 +36,9 @@ class Console:
         A `quiet` console says warnings and errors only.
         """
         self._quiet = quiet
-        self._out = Sink(loop, 1)
-        self._err = self._out if _same_file(1, 2) else Sink(loop, 2)
+        self._loop = loop
+        self._out: Sink | Footer = Sink(loop, 1)
+        self._err: Sink | Footer = self._out if _same_file(1, 2) else Sink(loop, 2)
         self._colour = _wants_colour(self._out.is_terminal, env)
         self._colour_err = _wants_colour(self._err.is_terminal, env)
         self._tags = {rank: _tag(rank, label, self._colour) for rank, label in labels.items()}
@@ -44,6 +47,9 @@ class Console:
         }
         self._shown = shown
         self._cutters = {rank: LineCutter() for rank in labels}
+        self._raw_rank: int | None = None
+        self._prompt = Prompt(self._out.write)
+        self._progress: _InPlace | ProgressLines | Prompt | _AboveFooter
         in_place = self._out.is_terminal and env.get("TERM") != "dumb"
         self._progress = _InPlace(loop, self._out) if in_place else ProgressLines(self._out.write)
         self._told_trouble = False
@@ -60,6 +66,8 @@ class Console:
 
     def cut(self, rank: int, data: bytes) -> bytes:
         """Take what a rank wrote and return the lines that are complete now."""
+        if rank == self._raw_rank:
+            self._prompt.add(data)
         return self._cutters[rank].feed(data)
 
     def cut_last(self, rank: int) -> bytes:
@@ -68,12 +76,12 @@ class Console:
 
     def show(self, rank: int, block: bytes) -> None:
         """Show whole lines of a rank, tagged, and then its unfinished line."""
-        if rank not in self._shown:
+        if rank not in self._shown or rank == self._raw_rank:
             return
-        tag = self._tags[rank]
+        tag, end = self._tags[rank], self._out.line_end
         if block:
             self._progress.hide()
-            self._out.write(tag + block[:-1].replace(b"\n", b"\n" + tag) + b"\n")
+            self._out.write(tag + block[:-1].replace(b"\n", end + tag) + end)
             if self._out.trouble and not self._told_trouble:
                 self._told_trouble = True
                 self.say(f"the output is incomplete from here on: {self._out.trouble}", "warning")
@@ -87,14 +95,49 @@ class Console:
         for line in text.splitlines():
             words = f"zlaunch: {line}"
             styled = _styled(words, level) if self._colour_err else _encoded(words)
-            self._err.write(styled + b"\n", always=True)
+            self._err.write(styled + self._err.line_end, always=True)
         self._progress.redraw()
 
     def quote(self, rank: int, lines: Iterable[bytes]) -> None:
         """Show lines of a rank again, among zlaunch's own words."""
         self._progress.hide()
-        tag = self._tags_err[rank]
-        self._err.write(b"".join(tag + line + b"\n" for line in lines), always=True)
+        tag, end = self._tags_err[rank], self._err.line_end
+        self._err.write(b"".join(tag + line + end for line in lines), always=True)
+
+    def make_footer(self) -> Footer | None:
+        """Keep a place for lines at the bottom; None without a terminal that has one.
+
+        Before anything is shown.
+        """
+        if not isinstance(self._progress, _InPlace) or not isinstance(self._out, Sink):
+            return None
+        footer = Footer(self._loop, self._out)
+        self._err = footer if self._err is self._out else self._err
+        self._out, self._progress = footer, _AboveFooter(footer)
+        return footer
+
+    # One rank has the terminal
+
+    def hand_over(self, rank: int) -> None:
+        """Show what the rank writes as it is and at once; the terminal is in raw mode now."""
+        if self._raw_rank is None:
+            self._progress.hide()
+        self._raw_rank, self._progress = rank, self._prompt
+        self._prompt.in_front = True
+        self._set_line_end(b"\r\n")
+        self._prompt.redraw()
+
+    def take_back(self, *, for_now: bool) -> None:
+        """The terminal is in its own mode again; what is left of the rank is shown as before."""
+        if for_now:
+            self._prompt.step_aside()
+        self._prompt.in_front = False
+        self._set_line_end(b"\n")
+
+    def _set_line_end(self, end: bytes) -> None:
+        for sink in (self._out, self._err):
+            if sink.is_terminal:
+                sink.line_end = end
 
     def close(self) -> None:
         """Show what is still waiting, as long as the reader takes it."""
@@ -124,18 +167,16 @@ class _InPlace:
     def __init__(self, loop: Loop, out: Sink) -> None:
         self._loop = loop
         self._out = out
-        self._rank = -1
-        self._text = b""
+        self._texts: dict[int, bytes] = {}  # of ranks that have one, the newest last
         self._drawn = b""
         self._due: Timer | None = None
 
     def update(self, rank: int, tag: bytes, cutter: LineCutter) -> None:
         """Take over the rank's unfinished line; draw at a bounded rate."""
         state = cutter.unfinished()
+        self._texts.pop(rank, None)
         if state:
-            self._rank, self._text = rank, tag + state
-        elif rank == self._rank:
-            self._text = b""
+            self._texts[rank] = tag + state
         if self._due is None:
             self.redraw()
             self._due = self._loop.after(_PROGRESS_EVERY, self._draw_due)
@@ -152,11 +193,34 @@ class _InPlace:
 
     def redraw(self) -> None:
         """Draw the newest state; without wrapping, or it could not be taken off again."""
-        if self._text != self._drawn:
+        text = next(reversed(self._texts.values()), b"")
+        if text != self._drawn:
             self.hide()
-            if self._text:
-                self._out.write(b"\x1b[?7l" + self._text + b"\x1b[?7h")
-                self._drawn = self._text
+            if text:
+                self._out.write(b"\x1b[?7l" + text + b"\x1b[?7h")
+                self._drawn = text
+
+
+class _AboveFooter:
+    """With a footer: the newest unfinished line of any rank stands above it."""
+
+    def __init__(self, footer: Footer) -> None:
+        self._footer = footer
+        self._texts: dict[int, bytes] = {}  # of ranks that have one, the newest last
+
+    def update(self, rank: int, tag: bytes, cutter: LineCutter) -> None:
+        """Take over the rank's unfinished line."""
+        state = cutter.unfinished()
+        self._texts.pop(rank, None)
+        if state:
+            self._texts[rank] = tag + state
+        self._footer.show_unfinished(next(reversed(self._texts.values()), b""))
+
+    def hide(self) -> None:
+        """Nothing is in the way."""
+
+    def redraw(self) -> None:
+        """Nothing was taken away."""
 
 
 class ProgressLines:

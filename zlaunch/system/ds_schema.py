@@ -17,132 +17,29 @@ import re
 import shutil
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_FORM = 2  # of the files in the cache: another form is asked for anew
+from zlaunch.frozen import frozen
+from zlaunch.system.ds_program import PROGRAM
+
+_FORM = 4  # of the files in the cache: another form is asked for anew
 _PATIENCE = 120  # seconds; the first import of torch from a network disk is slow
 
-# Run by the workers' interpreter; pydantic 1 (DeepSpeed before 0.15) and 2.
-_ASK = r"""
-import enum, inspect, json, os, pathlib, sys, typing
-sys.path[:] = [p for p in sys.path if p != ""]
-try:
-    import deepspeed
-    import torch
-    from deepspeed.runtime import config as ds
-    from deepspeed.runtime import lr_schedules
-except ImportError as error:
-    print("\nSCHEMA " + json.dumps({"missing": str(error)}))
-    sys.exit()
-def plain(value):
-    if isinstance(value, enum.Enum):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    for kind in (bool, int, float, str):
-        if isinstance(value, kind):
-            return kind(value)
-    return None if value is None else str(value)
-def is_model(kind):
-    return inspect.isclass(kind) and (hasattr(kind, "model_fields") or hasattr(kind, "__fields__"))
-def describe(kind, out):
-    origin = typing.get_origin(kind)
-    if kind is type(None):
-        out["null"] = True
-    elif origin is typing.Union or type(kind).__name__ == "UnionType":
-        for one in typing.get_args(kind):
-            describe(one, out)
-    elif origin is typing.Literal:
-        out["choices"] = plain(typing.get_args(kind))
-        out["kinds"].append("str")
-    elif is_model(kind):
-        out["kinds"].append("section")
-        out["fields"] = fields(kind)
-    elif inspect.isclass(kind) and issubclass(kind, enum.Enum):
-        values = []
-        for one in kind:
-            if plain(one) not in values:
-                values.append(plain(one))
-        out["choices"] = values
-        out["kinds"].append("int" if isinstance(values[0], int) else "str")
-    elif kind in (bool, int, float, str):
-        out["kinds"].append(kind.__name__)
-    elif inspect.isclass(kind) and issubclass(kind, pathlib.PurePath):
-        out["kinds"].append("str")
-    elif (origin or kind) in (list, tuple):
-        out["kinds"].append("list")
-    elif (origin or kind) is dict:
-        out["kinds"].append("dict")
-    else:
-        out["kinds"].append("any")
-LIMITS = ("gt", "ge", "lt", "le")
-def fields(model):
-    found = {}
-    two = getattr(model, "model_fields", None)
-    for name, one in (two or model.__fields__).items():
-        info = one if two else one.field_info
-        out = {"kinds": []}
-        describe(one.annotation if two else one.outer_type_, out)
-        if not two and one.allow_none:
-            out["null"] = True
-        extra = (info.json_schema_extra if two else info.extra) or {}
-        limits = {k: float(v) for k in LIMITS for o in ([info, *info.metadata] if two else [info])
-                  for v in [getattr(o, k, None)] if v is not None}
-        if limits:
-            out["limits"] = limits
-        if extra.get("deprecated"):
-            out["deprecated"] = True
-            out["new"] = extra.get("new_param", "")
-        default = one.default
-        if type(default).__name__ not in ("PydanticUndefinedType", "UndefinedType"):
-            out["default"] = {} if is_model(type(default)) else plain(default)
-            if default is None:
-                out["null"] = out.get("null", False) or not two
-        key = one.alias or name
-        if key != name:
-            out["also"] = name
-        found[key] = out
-    return found
-SECTIONS = {
-    "zero_optimization": "deepspeed.runtime.zero.config:DeepSpeedZeroConfig",
-    "fp16": "deepspeed.runtime.precision_config:DeepSpeedFP16Config",
-    "bf16": "deepspeed.runtime.precision_config:DeepSpeedBF16Config",
-    "bfloat16": "deepspeed.runtime.precision_config:DeepSpeedBF16Config",
-    "compile": "deepspeed.compile.config:CompileConfig",
-    "tensor_parallel": "deepspeed.runtime.tensor_parallel.config:TPTrainingConfig",
-    "comms_logger": "deepspeed.comm.config:CommsLoggerConfig",
-    "tensorboard": "deepspeed.monitor.config:TensorBoardConfig",
-    "wandb": "deepspeed.monitor.config:WandbConfig",
-    "csv_monitor": "deepspeed.monitor.config:CSVConfig",
-    "comet": "deepspeed.monitor.config:CometConfig",
-    "hybrid_engine": "deepspeed.runtime.config:HybridEngineConfig",
-    "timers.throughput": "deepspeed.utils.config:DeepSpeedThroughputTimerConfig",
-}
-sections = {}
-for name, place in SECTIONS.items():
-    module, _, cls = place.partition(":")
-    try:
-        model = getattr(__import__(module, fromlist=[cls]), cls)
-        sections[name] = {"kinds": ["section"], "fields": fields(model)}
-    except (ImportError, AttributeError):
-        pass
-def classes(module, base):
-    return sorted(n for n, o in vars(module).items() if inspect.isclass(o) and issubclass(o, base)
-                  and o is not base)
-optimizers = sorted({*ds.DEEPSPEED_OPTIMIZERS, *classes(torch.optim, torch.optim.Optimizer)})
-schedulers = sorted({*lr_schedules.VALID_LR_SCHEDULES,
-    *classes(torch.optim.lr_scheduler, torch.optim.lr_scheduler.LRScheduler)})
-print("\nSCHEMA " + json.dumps({"version": deepspeed.__version__.strip(), "sections": sections,
-    "optimizers": optimizers, "schedulers": schedulers,
-    "origin": os.path.dirname(deepspeed.__file__)}))
-"""
+
+@frozen
+class Asked:
+    """What an interpreter answered: the schema, else why there is none.
+
+    `is_python` is false where it did not run at all, or not as Python does.
+    """
+
+    schema: dict[str, Any] | None
+    why: str = ""
+    is_python: bool = True
 
 
-@dataclass(frozen=True)
+@frozen
 class Installed:
     """A DeepSpeed as it lies on disk."""
 
@@ -194,24 +91,25 @@ class SchemaCache:
         installed = self._installed(python)
         return None if installed is None else self._read(_schema_name(installed))
 
-    def ask(self, python: str | None, env: Mapping[str, str]) -> dict[str, Any] | None:
-        """The schema, asked of the interpreter where it is not kept; None without DeepSpeed."""
+    def ask(self, python: str | None, env: Mapping[str, str]) -> Asked:
+        """The schema, asked of the interpreter where it is not kept."""
         python = _other(python)
         kept = self.kept(python)
         if kept is not None:
-            return kept
+            return Asked(kept)
         if python is None and find_deepspeed() is None:
-            return None
-        answer = _ask(python or sys.executable, env)
-        if answer is None or "missing" in answer:
-            return None
+            return Asked(None, "DeepSpeed is not installed here")
+        asked = _ask(python or sys.executable, env)
+        answer = asked.schema
+        if answer is None:
+            return asked
         installed = Installed(answer["version"], answer["origin"])
         found = find_deepspeed() if python is None else None
         self._write(_schema_name(found or installed), answer)
         if python is not None:
             data = {"version": installed.version, "path": installed.path}
             self._write(_interpreter_name(python), data)
-        return answer
+        return asked
 
     def _installed(self, python: str | None) -> Installed | None:
         if python is None:
@@ -274,28 +172,43 @@ def _interpreter_name(python: str) -> str:
     return f"python-{name}.json"
 
 
-def _ask(python: str, env: Mapping[str, str]) -> dict[str, Any] | None:
+def _ask(python: str, env: Mapping[str, str]) -> Asked:
     """Without the devices, which are none of its business; 0.14.0 has no other way than them."""
     quiet = {**env, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    return _answer(python, quiet) or _answer(python, env)
+    asked = _answer(python, quiet)
+    return asked if asked.schema is not None or not asked.is_python else _answer(python, env)
 
 
-def _answer(python: str, env: Mapping[str, str]) -> dict[str, Any] | None:
+def _answer(python: str, env: Mapping[str, str]) -> Asked:
     import subprocess
 
     try:
         done = subprocess.run(
-            [python, "-c", _ASK],
+            [python, "-c", PROGRAM],
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_PATIENCE,
             check=False,
         )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    for line in reversed(done.stdout.splitlines()):
+    except subprocess.TimeoutExpired:
+        return Asked(None, f"{python} did not answer within {_PATIENCE} s")
+    except OSError as error:
+        return Asked(None, f"{python} cannot be run: {error.strerror}", is_python=False)
+    lines = done.stdout.splitlines()
+    for line in reversed(lines):
         if line.startswith(b"SCHEMA "):
-            answer: dict[str, Any] = json.loads(line[len(b"SCHEMA ") :])
-            return answer
-    return None
+            return _read_answer(python, json.loads(line[len(b"SCHEMA ") :]))
+    if b"PYTHON" not in lines:
+        return Asked(None, f"{python} does not answer as Python does", is_python=False)
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+    return Asked(None, f"{python} cannot import DeepSpeed: {said or f'code {done.returncode}'}")
+
+
+def _read_answer(python: str, answer: dict[str, Any]) -> Asked:
+    missing = answer.get("missing")
+    if missing is None:
+        return Asked(answer)
+    if missing == "No module named 'deepspeed'":
+        return Asked(None, f"{python} has no DeepSpeed")
+    return Asked(None, f"{python} cannot import DeepSpeed: {missing}")

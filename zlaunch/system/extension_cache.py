@@ -4,7 +4,8 @@ torch guards the build of an extension with a file named `lock` beside it, which
 makes, keeps open, and removes (`torch/utils/file_baton.py`). A builder that was killed leaves
 it, and every later rank waits for it without a word, for ever.
 
-Travels to the agent, so it stays within Python 3.9 and the standard library.
+Travels to the agent, and beside `workers/build_operators.py`, so it stays within Python 3.9 and
+the standard library.
 """
 
 from __future__ import annotations
@@ -20,19 +21,33 @@ _PLACES = ("*/lock", "*/*/lock")  # <root>/[<Python and CUDA>/]<extension>/lock
 
 
 def cache_root(env: Mapping[str, str]) -> Path:
-    """Where torch builds extensions, as its `get_default_build_root` has it."""
-    if env.get("TORCH_EXTENSIONS_DIR"):
-        return Path(env["TORCH_EXTENSIONS_DIR"])
+    """Where torch builds extensions: as given, be it empty, else its `get_default_build_root`.
+
+    `_root` of `workers/build_operators.py`, which travels alone, knows the same.
+    """
+    given = env.get("TORCH_EXTENSIONS_DIR")
+    if given is not None:
+        return Path(given)
     home = env.get("HOME") or str(Path.home())
-    return Path(env.get("XDG_CACHE_HOME") or Path(home, ".cache"), "torch_extensions")
+    return Path(env.get("XDG_CACHE_HOME", Path(home, ".cache")), "torch_extensions")
 
 
 def stale_locks(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the paths of locks that are not fresh and that no process here has open."""
     found = (path for place in _PLACES for path in cache_root(env).glob(place))
     locks = [path for path in found if _age(path) > _OLD]
-    held = set(_open_files()) if locks else set()
+    held = {path for _, path in _open_files()} if locks else set()
     return tuple(sorted(str(path) for path in locks if os.path.realpath(path) not in held))
+
+
+def holder_of(lock: str) -> tuple[int | None, bool]:
+    """Return the pid of the process here that has the lock open, if any; and whether it is stale.
+
+    One that is not stale, though nobody here has it, may be another host's.
+    """
+    path = os.path.realpath(lock)
+    pid = next((int(pid) for pid, file in _open_files() if file == path), None)
+    return pid, pid is None and _age(Path(lock)) > _OLD
 
 
 def _age(path: Path) -> float:
@@ -42,12 +57,12 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def _open_files() -> Iterator[str]:
-    """Every file that a process has open, as far as this user may see it."""
+def _open_files() -> Iterator[tuple[str, str]]:
+    """Pid and path of every file that a process has open, as far as this user may see it."""
     for pid in filter(str.isdigit, _entries("/proc")):
         for fd in _entries(f"/proc/{pid}/fd"):
             with suppress(OSError):
-                yield str(Path(f"/proc/{pid}/fd/{fd}").readlink())
+                yield pid, str(Path(f"/proc/{pid}/fd/{fd}").readlink())
 
 
 def _entries(folder: str) -> Sequence[str]:

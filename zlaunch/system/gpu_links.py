@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
+from zlaunch.frozen import frozen
 from zlaunch.spec.links import Card, GpuLinks, Link
 from zlaunch.system.gpus import run_smi
 from zlaunch.system.nvml import ask_nvml, handles
@@ -70,7 +70,7 @@ class _Nvml:
 _A_SWITCH = "switch"
 
 
-@dataclass(frozen=True)
+@frozen
 class _Ends:
     """Where the NVLinks of a card that are up lead, by their numbers.
 

@@ -6,16 +6,17 @@ Travels to the agent, so it stays within Python 3.9.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from zlaunch.spec.devices import Device
+from zlaunch.frozen import frozen
+from zlaunch.spec.device import Device
 from zlaunch.spec.facts import Gpu
 from zlaunch.system.gpus import discover
 
 
-@dataclass(frozen=True)
+@frozen
 class Found:
     """What the driver says; `gpus` None where there is none. `cuda` is the latest it can do."""
 
@@ -64,12 +65,12 @@ def _cuda_version(nvml: Any) -> str:
 def _with_usage(nvml: Any, gpu: Gpu) -> Gpu:
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
-        return replace(gpu, used=_used(nvml, handle), users=_users(nvml, handle))
+        return replace(gpu, used=memory_in_use(nvml, handle), users=processes_on(nvml, handle))
     except nvml.NVMLError:
         return gpu
 
 
-def _used(nvml: Any, handle: Any) -> int:
+def memory_in_use(nvml: Any, handle: Any) -> int:
     """Bytes in use, without those that the driver keeps for itself where it tells them apart."""
     try:
         memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
@@ -78,7 +79,8 @@ def _used(nvml: Any, handle: Any) -> int:
     return int(memory.used)
 
 
-def _users(nvml: Any, handle: Any) -> tuple[str, ...]:
+def processes_on(nvml: Any, handle: Any) -> tuple[str, ...]:
+    """Who computes there, such as `pid 812 (python)`."""
     try:
         processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
     except nvml.NVMLError:

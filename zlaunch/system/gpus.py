@@ -12,11 +12,12 @@ import shutil
 import signal
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from zlaunch.errors import BackendError
-from zlaunch.spec.devices import Device
+from zlaunch.frozen import frozen
+from zlaunch.spec.device import Device
 from zlaunch.system.nvml import ask_nvml, handles, optional
 
 _QUERY = (
@@ -74,7 +75,7 @@ def _nvml_mig(nvml: Any, handle: Any) -> tuple[str, ...]:
 # --- nvidia-smi ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen
 class _Printed:
     """What one call of nvidia-smi came to."""
 

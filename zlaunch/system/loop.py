@@ -46,6 +46,16 @@ class Timer:
             callback()
 
 
+def ignore_stop_signals() -> None:
+    """From here on nothing but KILL ends this process early: all is done, and it is leaving.
+
+    A Python that leaves gives signals their default meaning back, and would die of one more Ctrl-C
+    with another exit code than that of the run.
+    """
+    for signum in STOP_SIGNALS:
+        signal.signal(signum, signal.SIG_IGN)
+
+
 class Loop:
     """Calls back on readable and writable descriptors, due timers and signals."""
 

@@ -23,10 +23,13 @@ def own_address_towards(peer: str) -> str | None:
         return None
 
 
-def ends_of_ssh() -> tuple[str, str]:
-    """Both ends of the connection that sshd started us for, ours first; "" without one."""
+def ends_of_link() -> tuple[str, str]:
+    """Both ends of the connection that sshd or srun started us for, ours first; "" without one."""
     ends = os.environ.get("SSH_CONNECTION", "").split()  # client, its port, server, its port
-    return (ends[2], ends[0]) if len(ends) == 4 else ("", "")
+    if len(ends) == 4:
+        return ends[2], ends[0]
+    srun = os.environ.get("SLURM_LAUNCH_NODE_IPADDR", "")
+    return (own_address_towards(srun) or "", srun) if srun else ("", "")
 
 
 def is_this_machine(host: str) -> bool:

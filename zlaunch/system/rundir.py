@@ -6,9 +6,18 @@ runs/<run id>/
 run.json          the RunRecord; written beside and renamed
 lock              held by the launcher while it lives; the kernel lets it go
 events.jsonl      what happened, one object a line
+metrics.jsonl     what ranks told of their training and what they used (`run/metrics.py`)
 ds_config.json
-logs/rank-<N>.log exactly the bytes that rank N wrote
+logs/rank-<N>.log exactly the bytes that rank N wrote; rank-<N>.<A>.log in attempt A from 1 on
+logs/rank-<N>.log.old/<offset>  with --log-max what came before, each file by its first byte
+arrivals          when which bytes of which rank came (`arrivals.py`)
 errors/           TORCHELASTIC_ERROR_FILE of each rank
+flight/           dumps of PyTorch's flight recorder
+control.sock      where the launcher can be spoken to (`control_socket.py`)
+console.log       what a launcher without a terminal (--detach) says and shows
+waiting           why the run waits for GPUs, while it does
+report.html       what `zlaunch report` tells of it
+stacks-<N>.txt    where all ranks were (`run_stacks.py`)
 """
 
 from __future__ import annotations
@@ -17,8 +26,9 @@ import errno
 import fcntl
 import json
 import os
-import time
-from collections.abc import Iterator, Mapping
+import shutil
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +36,8 @@ from zlaunch.errors import InputError, ZlaunchError
 from zlaunch.run.record import LOST, RUNNING, RunRecord
 
 _DIRECTORY, _FILE = 0o700, 0o600
-_ROOM, _ROOM_PER_RANK = 1024, 160  # bytes by which the last record may be longer
-
-
-def home_directory(env: Mapping[str, str]) -> Path:
-    """Return the directory that holds all runs of the user."""
-    state = env.get("XDG_STATE_HOME", "")
-    if not Path(state).is_absolute():  # the XDG specification has a relative one ignored
-        state = "~/.local/state"
-    try:
-        return Path(env.get("ZLAUNCH_HOME") or f"{state}/zlaunch").expanduser().absolute()
-    except (RuntimeError, OSError) as error:
-        raise InputError(
-            f"there is no directory to keep runs in: {error}", hint="set ZLAUNCH_HOME"
-        ) from error
-
-
-def new_run_id() -> str:
-    """Return an id that sorts by time and does not repeat: `20261130-041507-3fa2b1c7`.
-
-    Of the last eight digits six count within the second, in steps of 64 nanoseconds.
-    """
-    seconds, rest = divmod(time.time_ns(), 1_000_000_000)
-    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(seconds))
-    return f"{moment}-{rest >> 6:06x}{os.urandom(1).hex()}"
+_FIRST_WORDS = 4096  # bytes
+_ROOM, _ROOM_PER_RANK = 1024, 240  # bytes by which the last record may be longer
 
 
 class RunDir:
@@ -79,11 +67,79 @@ class RunDir:
         """The run.json."""
         return self.path / "run.json"
 
-    def log(self, rank: int) -> Path:
-        """The file with everything that `rank` wrote."""
-        return self.logs / f"rank-{rank}.log"
+    @property
+    def metrics(self) -> Path:
+        """What ranks told of their training, and what they used."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def lock_path(self) -> Path:
+        """What the launcher has locked while it lives."""
+        return self.path / "lock"
+
+    @property
+    def console(self) -> Path:
+        """What a launcher that has left its terminal would have shown there."""
+        return self.path / "console.log"
+
+    @property
+    def waiting(self) -> Path:
+        """What says why the run waits for GPUs, while it does."""
+        return self.path / "waiting"
+
+    def wait_for(self, why: str) -> None:
+        """Note down why the run waits for GPUs, "" for no longer; a full disk does not end it."""
+        if why:
+            with suppress(InputError):
+                self.write_text(self.waiting, why)
+        else:
+            with suppress(OSError):
+                self.waiting.unlink()
+
+    def waits_for(self) -> str:
+        """Why the run waits for GPUs; "" where it does not, or is over."""
+        try:
+            return self.waiting.read_text("utf-8") if self.launcher_lives() else ""
+        except OSError:
+            return ""
+
+    @property
+    def report(self) -> Path:
+        """The page that `zlaunch report` writes."""
+        return self.path / "report.html"
+
+    def log(self, rank: int, attempt: int = 0) -> Path:
+        """The file with everything that `rank` wrote in an attempt."""
+        return self.logs / (f"rank-{rank}.{attempt}.log" if attempt else f"rank-{rank}.log")
+
+    def older_logs(self, rank: int, attempt: int = 0) -> Path:
+        """The directory of what came before that file, where logs have a size (`rank_log.py`)."""
+        return self.logs / f"{self.log(rank, attempt).name}.old"
+
+    @property
+    def arrivals(self) -> Path:
+        """The file that says when which bytes of which rank came."""
+        return self.path / "arrivals"
+
+    def error_file(self, rank: int, attempt: int = 0) -> Path:
+        """The TORCHELASTIC_ERROR_FILE of `rank` in an attempt."""
+        from zlaunch.spec.environment import error_file_name  # and with it all of a plan
+
+        return self.path / "errors" / error_file_name(rank, attempt)
+
+    def last_attempt(self, rank: int) -> int:
+        """The number of the latest attempt of which there is a log."""
+        attempt = 0
+        while self.log(rank, attempt + 1).exists():
+            attempt += 1
+        return attempt
 
     # Writing
+
+    @property
+    def created(self) -> bool:
+        """Whether this process has made the directory, and holds its lock."""
+        return self._lock is not None
 
     def create(self) -> None:
         """Make the directory and take its lock.
@@ -93,12 +149,60 @@ class RunDir:
         try:
             for path in (self.path.parent.parent, self.path.parent):
                 _make_private(path)
-            for path in (self.path, self.logs, self.path / "errors"):
-                path.mkdir(mode=_DIRECTORY)
-            self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE)
+            self.path.mkdir(mode=_DIRECTORY)
+            self._lock = os.open(self.lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, _FILE)
             fcntl.flock(self._lock, fcntl.LOCK_EX)
+            for path in (self.logs, self.path / "errors", self.path / "flight"):
+                path.mkdir(mode=_DIRECTORY)
         except OSError as error:
             raise unwritable(self.path, error) from error
+
+    @property
+    def early_console(self) -> Path:
+        """Where console.log is until there is a run directory: beside it."""
+        return self.path.with_name(f".console-{self.id}")
+
+    def begin_console(self) -> int:
+        """Make the file for console.log, and return its descriptor, which appends.
+
+        Raises InputError where the place cannot be written.
+        """
+        try:
+            for path in (self.path.parent.parent, self.path.parent):
+                _make_private(path)
+            flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_APPEND | os.O_CLOEXEC
+            console = os.open(self.early_console, flags, _FILE)
+            fcntl.flock(console, fcntl.LOCK_EX)  # while anybody still writes to it
+            self._need_room(console)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+        return console
+
+    def _need_room(self, console: int) -> None:
+        """On a full disk no word would arrive, not even why the run does not start."""
+        try:
+            os.write(console, b"\n" * _FIRST_WORDS)
+            os.truncate(console, 0)
+        except OSError:
+            self.drop_console()
+            os.close(console)
+            raise
+
+    def discard(self) -> None:
+        """Remove the directory again: nothing came of the run."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    def adopt_console(self) -> None:
+        """Take that file into the run directory."""
+        self.early_console.rename(self.console)
+
+    def name_console(self, name: str) -> None:
+        """Give that file a name, where there is to be no run directory."""
+        self.early_console.rename(self.path.with_name(name))
+
+    def drop_console(self) -> None:
+        """Remove that file, where there never was a run directory for it."""
+        self.early_console.unlink(missing_ok=True)
 
     def write_text(self, path: Path, text: str) -> None:
         """Write a file of the run: beside it, then renamed, so that no reader sees half.
@@ -142,15 +246,23 @@ class RunDir:
             return False
         return True
 
-    def open_log(self, rank: int) -> int:
+    def open_log(self, rank: int, attempt: int = 0) -> int:
         """Open the log of `rank` for appending and return its descriptor."""
-        return self._append(self.log(rank))
+        return self.open_to_append(self.log(rank, attempt))
+
+    def open_metrics(self) -> int:
+        """Open metrics.jsonl for appending and return its descriptor."""
+        return self.open_to_append(self.metrics)
 
     def open_events(self) -> int:
         """Open events.jsonl for appending and return its descriptor."""
-        return self._append(self.path / "events.jsonl")
+        return self.open_to_append(self.path / "events.jsonl")
 
-    def _append(self, path: Path) -> int:
+    def open_to_append(self, path: Path) -> int:
+        """Open a file of the run that only grows.
+
+        Raises InputError where that is not possible.
+        """
         try:
             flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
             return os.open(path, flags, _FILE)
@@ -162,7 +274,7 @@ class RunDir:
     def read_record(self) -> RunRecord:
         """Read run.json; a run whose launcher has gone without a word has the state lost.
 
-        Raises ZlaunchError where it cannot be read.
+        Raises ZlaunchError where it cannot be read, InputError where the whole run is gone.
         """
         record = self._read()
         if record.state == RUNNING and not self.launcher_lives():
@@ -172,14 +284,33 @@ class RunDir:
 
     def _read(self) -> RunRecord:
         try:
-            return RunRecord.from_json(json.loads(self.record_path.read_text(encoding="utf-8")))
+            return RunRecord.from_json(json.loads(self.record_path.read_text("utf-8")))
+        except FileNotFoundError as error:
+            words = f"run {self.id} is gone: it could not be begun, or was removed"
+            raise InputError(words) from error
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ZlaunchError(f"{self.record_path} cannot be read: {error}") from error
+
+    def read_events(self) -> list[dict[str, Any]]:
+        """Return the events that were written down so far, in their order."""
+        try:
+            lines = (self.path / "events.jsonl").read_bytes().split(b"\n")
+        except OSError:
+            return []
+        events = []
+        for line in lines[:-1]:  # the last one is empty, or not whole yet
+            with suppress(ValueError):
+                events.append(json.loads(line))
+        return [event for event in events if isinstance(event, dict)]
+
+    def has_record(self) -> bool:
+        """Whether it is a run at all: its launcher writes a record once nothing can fail."""
+        return os.path.exists(f"{self.path}/run.json")  # noqa: PTH110  # asked of thousands
 
     def launcher_lives(self) -> bool:
         """Whether a launcher holds the lock of this run."""
         try:
-            fd = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(f"{self.path}/lock", os.O_RDONLY | os.O_CLOEXEC)  # of thousands of runs
         except OSError:
             return False
         try:
@@ -204,8 +335,7 @@ def _make_private(path: Path) -> None:
 
 
 def _lost(record: RunRecord) -> RunRecord:
-    fields: dict[str, Any] = {**record.to_json(), "state": LOST}
-    return RunRecord.from_json(fields)
+    return replace(record, state=LOST)
 
 
 def unwritable(path: Path, error: OSError) -> InputError:
@@ -216,79 +346,3 @@ def unwritable(path: Path, error: OSError) -> InputError:
         hint = "free space there, or set ZLAUNCH_HOME to a directory that can be written"
     where = error.filename or path
     return InputError(f"the run directory cannot be written: {where}: {error.strerror}", hint=hint)
-
-
-def _name(run: RunDir) -> str | None:
-    try:
-        return run.read_record().name
-    except ZlaunchError:  # a broken record must not hide the others
-        return None
-
-
-class RunStore:
-    """All runs of a user."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self._runs = home / "runs"
-
-    def run(self, run_id: str) -> RunDir:
-        """Return the directory of a run, which need not exist yet."""
-        return RunDir(self._runs / run_id)
-
-    def ids(self) -> list[str]:
-        """The ids of all runs, oldest first."""
-        try:
-            return sorted(entry.name for entry in os.scandir(self._runs) if entry.is_dir())
-        except OSError:
-            return []
-
-    def newest_first(self) -> Iterator[RunDir]:
-        """All runs that have a record, newest first."""
-        for run_id in reversed(self.ids()):
-            run = self.run(run_id)
-            if run.record_path.exists():
-                yield run
-
-    def set_latest(self, run: RunDir) -> None:
-        """Point `latest` at `run`."""
-        beside = self.home / f".latest-{run.id}"
-        try:
-            beside.symlink_to(Path("runs") / run.id)
-            beside.replace(self.home / "latest")
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise unwritable(self.home, error) from error
-
-    def find(self, reference: str | None) -> RunDir:
-        """Return the run meant by an id, a name, a unique prefix of an id, or None: the latest.
-
-        Raises InputError where there is none, or more than one.
-        """
-        if reference is None:
-            return self._latest()
-        ids = self.ids()
-        if reference in ids:
-            return self.run(reference)
-        for run in self.newest_first():
-            if _name(run) == reference:
-                return run
-        matching = [run_id for run_id in ids if run_id.startswith(reference)]
-        if len(matching) == 1:
-            return self.run(matching[0])
-        if len(matching) > 1:
-            raise InputError(
-                f"'{reference}' begins the ids of {len(matching)} runs: {', '.join(matching[:5])}",
-                hint="give more of the id",
-            )
-        raise InputError(
-            f"there is no run '{reference}' in {self._runs}", hint="`zlaunch ps` lists the runs"
-        )
-
-    def _latest(self) -> RunDir:
-        latest = self.home / "latest"
-        if latest.is_symlink() and latest.exists():
-            return self.run(latest.readlink().name)
-        for run in self.newest_first():
-            return run
-        raise InputError(f"there is no run in {self._runs}", hint="`zlaunch run SCRIPT` makes one")

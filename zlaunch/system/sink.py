@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable
 
 from zlaunch.system.loop import Loop, Timer
-from zlaunch.system.spawn import enlarge_pipe
+from zlaunch.system.stdio import enlarge_pipe
 from zlaunch.system.stream import OutStream
 
 _FULL = 4 << 20  # bytes waiting for the reader
@@ -31,6 +31,7 @@ class Sink:
     def __init__(self, loop: Loop, fd: int) -> None:
         self.fd = fd
         self.is_terminal = os.isatty(fd)
+        self.line_end = b"\n"
         self.trouble: str | None = None  # why a file did not take what was written
         self.on_room: Callable[[], None] = lambda: None
         self._loop = loop
@@ -52,6 +53,11 @@ class Sink:
             self._stream.write(data)
             if self.full and self._check is None:
                 self._watch_reader()
+
+    @property
+    def pending(self) -> int:
+        """Bytes that the reader has not taken yet."""
+        return self._stream.pending if self._stream is not None else 0
 
     @property
     def full(self) -> bool:
@@ -85,7 +91,7 @@ class Sink:
         if self._left_out and self._stream is not None:
             count, self._left_out = self._left_out, 0
             words = f"{count:,} lines are not shown, the reader was too slow; logs have all"
-            self._stream.write(f"zlaunch: {words}\n".encode())
+            self._stream.write(f"zlaunch: {words}".encode() + self.line_end)
 
     def flush(self) -> None:
         """Give the reader the rest, as long as it goes on taking."""

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import fcntl
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from typing import Callable
 
 from zlaunch.run.messages import Exit
+from zlaunch.system.stdio import Stdio, take_terminal
 
-# prctl(2) and fcntl(2); not in the standard library of Python 3.9.
+# prctl(2); not in the standard library of Python 3.9.
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_F_SETPIPE_SZ, _F_GETPIPE_SZ = 1031, 1032
-# Bytes. The system lets each user have 64 MiB in pipes before it makes new ones tiny, so what
-# a rank takes has to leave room for hundreds of them.
-_PIPE_SIZE = 256 << 10
 
-_SWEEP = 2.0  # seconds for orphans to be gone after KILL
+SWEEP = 2.0
+"""Seconds for what is killed to be gone."""
 
 _LINUX = sys.platform.startswith("linux")
 _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
@@ -37,40 +35,16 @@ def adopt_orphans() -> None:
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class Process:
-    """One worker: the leader of its own session and group, stdout and stderr on one pipe.
+class Leader:
+    """One worker: the leader of its own session and group, stdout and stderr on one descriptor.
 
-    One pipe for both keeps their order exactly as the worker wrote them. `fd` is the pipe's
-    non-blocking reading end.
+    `fd` is where what it writes is read, without blocking. It is a child of ours, whoever forked
+    it.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str], cwd: str | None) -> None:
-        """Start `argv`.
-
-        Raises OSError as exec does.
-        """
-        parent = os.getpid()
-        self.fd, writing = os.pipe()
-        try:
-            enlarge_pipe(writing)
-            self._popen = subprocess.Popen(
-                argv,
-                env=dict(env),
-                cwd=cwd,
-                stdin=subprocess.DEVNULL,
-                stdout=writing,
-                stderr=writing,
-                start_new_session=True,
-                # The agent has one thread, so running Python between fork and exec is safe.
-                preexec_fn=lambda: die_with(parent),  # noqa: PLW1509
-            )
-        except BaseException:
-            os.close(self.fd)
-            raise
-        finally:
-            os.close(writing)
-        os.set_blocking(self.fd, False)
-        self.pid = self._popen.pid
+    def __init__(self, pid: int, fd: int) -> None:
+        self.pid = pid
+        self.fd = fd
 
     def poll(self) -> Exit | None:
         """Return how the main process ended, without reaping it.
@@ -94,8 +68,12 @@ class Process:
 
     def kill_group(self) -> None:
         """Send KILL to everything in the group; only valid until `end_group`."""
+        self.signal_group(signal.SIGKILL)
+
+    def signal_group(self, signum: int) -> None:
+        """Send `signum` to everything in the group; only valid until `end_group`."""
         try:
-            os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self.pid, signum)
         except (ProcessLookupError, PermissionError):
             # Permission: all that is left of the group is of another user (set-uid).
             return
@@ -103,17 +81,65 @@ class Process:
     def end_group(self) -> None:
         """Kill what the main process left in its group, then reap it."""
         self.kill_group()
+        self._reap()
+
+    def _reap(self) -> None:
+        os.waitpid(self.pid, 0)
+
+
+class Process(Leader):
+    """A worker that was started here."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        cwd: str | None,
+        stdio: Stdio | None = None,
+        enter: Callable[[], None] = lambda: None,
+        keep: Collection[int] = (),
+    ) -> None:
+        """Start `argv`, and let go of its ends of `stdio`; of ours too where that fails.
+
+        The child calls `enter` before that, and has the descriptors in `keep` too.
+
+        Without `stdio` it reads nothing. Raises OSError as exec does.
+        """
+        stdio = stdio or Stdio.open("null")
+        parent, terminal = os.getpid(), stdio.terminal
+
+        def begin() -> None:
+            _in_child(parent, terminal)
+            enter()
+
+        try:
+            self._popen = subprocess.Popen(
+                argv,
+                env=dict(env),
+                cwd=cwd,
+                stdin=stdio.stdin,
+                stdout=stdio.out,
+                stderr=stdio.out,
+                start_new_session=True,
+                pass_fds=tuple(keep),
+                # The agent has one thread, so running Python between fork and exec is safe.
+                preexec_fn=begin,  # noqa: PLW1509
+            )
+        except BaseException:
+            stdio.close_ours()
+            raise
+        finally:
+            stdio.close_theirs()
+        super().__init__(self._popen.pid, stdio.reading)
+
+    def _reap(self) -> None:
         self._popen.wait()
 
 
-def enlarge_pipe(fd: int) -> None:
-    """Make a pipe hold more than the usual 64 KiB: fewer switches for the same bytes."""
-    if _LINUX:
-        try:
-            if fcntl.fcntl(fd, _F_GETPIPE_SZ) < _PIPE_SIZE:
-                fcntl.fcntl(fd, _F_SETPIPE_SZ, _PIPE_SIZE)
-        except OSError:
-            return  # over the user's quota; the default size does
+def _in_child(parent: int, on_terminal: bool) -> None:
+    die_with(parent)
+    if on_terminal:
+        take_terminal()
 
 
 def die_with(parent: int, signum: int = signal.SIGKILL) -> None:
@@ -130,18 +156,21 @@ def die_with(parent: int, signum: int = signal.SIGKILL) -> None:
 
 def reap_orphans(others: Collection[int]) -> None:
     """Reap adopted orphans that have ended; `others` are children that somebody waits for."""
-    for pid in _children():
+    for pid in children():
         if pid not in others:
             _reap_if_dead(pid)
 
 
-def sweep(others: Collection[int] = ()) -> None:
-    """Kill and reap every child but `others`; a dying one hands us its own children."""
-    deadline = time.monotonic() + _SWEEP
-    while time.monotonic() < deadline:
-        left = [pid for pid in _children() if pid not in others]
-        if not left:
-            return
+def sweep(others: Collection[int] = (), deadline: float | None = None) -> list[int]:
+    """Kill and reap every child but `others`; a dying one hands us its own children.
+
+    Return those that do not die in time.
+    """
+    deadline = time.monotonic() + SWEEP if deadline is None else deadline
+    while True:
+        left = [pid for pid in children() if pid not in others]
+        if not left or time.monotonic() > deadline:
+            return left
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -149,7 +178,8 @@ def sweep(others: Collection[int] = ()) -> None:
         time.sleep(0.005)  # the workers are gone: nothing else waits meanwhile
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
+    """Return the pids of this process's children."""
     pids: list[int] = []
     try:
         for thread in os.listdir("/proc/self/task"):

@@ -12,10 +12,10 @@ import pwd
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from zlaunch.errors import BackendError
+from zlaunch.frozen import frozen
 from zlaunch.system.ssh_files import Reading
 from zlaunch.system.ssh_lines import Line
 
@@ -28,7 +28,7 @@ _JUMP = re.compile(
 _SAFE_IN_SHELL = re.compile(r"(?!-)[\w.:@%+=,/-]*")
 
 
-@dataclass(frozen=True)
+@frozen
 class SshTarget:
     """What a connection to `host` is made with. Files are named whether they exist or not."""
 
@@ -128,7 +128,7 @@ def _tokens(
     return remote | local
 
 
-@dataclass(frozen=True)
+@frozen
 class _Files:
     """Turns what a configuration names files by into their names."""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from zlaunch.errors import BackendError
+from zlaunch.frozen import frozen
 
 OPENSSH = "the system's ssh can do it: use --ssh openssh"
 
@@ -21,7 +21,7 @@ _TIME = re.compile(r"(?:[0-9]{1,9}[smhdw]?)+")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
-@dataclass(frozen=True)
+@frozen
 class Line:
     """One setting: its file and line, its keyword in lower case, and what follows."""
 

@@ -1,0 +1,79 @@
+"""`zlaunch attach`: what a run shows, at this terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from zlaunch.cli.logs import follow_all
+from zlaunch.cli.one_run import RunArgument, ending, exit_code_of, find_run, over_already, say
+from zlaunch.cli.pipes import reader_may_leave
+from zlaunch.run.record import LOST, RUNNING
+from zlaunch.system.follow import ConsoleFollower, wait_until_planned
+from zlaunch.system.rundir import RunDir
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_INTERRUPTED = 130
+_LONGEST_LINE = 1 << 20  # bytes
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def attach(
+    run: RunArgument = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="All of it, not only what comes from now on.")
+    ] = False,
+) -> None:
+    """Show what a run shows, until it ends; then end with its exit code.
+
+    Ctrl-C leaves the run as it is. Of a run at another terminal: what its ranks write.
+    """
+    found = find_run(run)
+    record = found.read_record()
+    if record.state != RUNNING and not from_start:
+        say(f"{over_already(record)}; --from-start shows all of it")
+        raise typer.Exit(exit_code_of(record))
+    with reader_may_leave():
+        try:
+            _follow(found, from_start=from_start)
+        except KeyboardInterrupt:
+            say(f"left run {found.id}, which goes on; `zlaunch stop {found.id}` ends it")
+            raise typer.Exit(_INTERRUPTED) from None
+    record = found.read_record()
+    if record.state == LOST:
+        say(f"run {record.id} {ending(record)}")
+    raise typer.Exit(exit_code_of(record))
+
+
+def _follow(run: RunDir, *, from_start: bool) -> None:
+    def introduce() -> None:
+        if run.launcher_lives():
+            say(f"attached to run {run.id}; Ctrl-C leaves it as it is")
+
+    if not run.console.exists():
+        wait_until_planned(run)
+        follow_all(run, introduce, from_start=from_start)
+        return
+    follower = ConsoleFollower(run, 0 if from_start else _last_line_end(run), _print)
+    introduce()
+    try:
+        follower.follow()
+    finally:
+        follower.close()
+
+
+def _last_line_end(run: RunDir) -> int:
+    """Where the last whole line of the console ends."""
+    with run.console.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        begin = file.seek(max(0, size - _LONGEST_LINE))
+        return begin + file.read(size - begin).rfind(b"\n") + 1
+
+
+def _print(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

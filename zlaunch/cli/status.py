@@ -1,0 +1,203 @@
+"""`zlaunch status`: how a run stands, or how it ended."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import typer
+
+from zlaunch.cli.one_run import JsonOption, RunArgument, ask_launcher, ending, find_run, say
+from zlaunch.cli.past_run import diagnosis_of, evidence_of
+from zlaunch.cli.pipes import reader_may_leave
+from zlaunch.cli.visible import visible
+from zlaunch.errors import ZlaunchError
+from zlaunch.launcher.report import describe_exit, duration
+from zlaunch.run.control import request
+from zlaunch.run.messages import Exit
+from zlaunch.run.rank_states import ENDED, RankState, rank_states
+from zlaunch.run.record import FAILED, LOST, RUNNING, RunRecord
+from zlaunch.spec.slots import gpu_in_words
+from zlaunch.system.rundir import RunDir
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+_PATIENCE = 5.0  # seconds; most is known without the launcher
+
+
+@app.command(context_settings={"help_option_names": ["-h", "--help"]})
+def status(run: RunArgument = None, as_json: JsonOption = False) -> None:
+    """Say how a run stands: what runs where, since when, and how and why it ended."""
+    found = find_run(run)
+    told = _told(found)
+    with reader_may_leave():
+        typer.echo(json.dumps(told, indent=2) if as_json else _text(told))
+
+
+def _told(run: RunDir) -> dict[str, Any]:
+    """All of it, as data."""
+    record = run.read_record()
+    live = _ask(run) if record.shown_state == RUNNING else {}
+    record = run.read_record()  # it may have ended meanwhile
+    running = record.state == RUNNING
+    states = rank_states(run.read_events(), record.world_size, over=not running)
+    begun = max((state.attempt for state in states), default=-1)
+    until = time.time() if running else record.ended
+    outcome = record.outcome or {}
+    return {
+        "id": record.id,
+        "name": record.name,
+        "state": record.shown_state,
+        # starting, running, failing, stopping, killing, pausing; null where it is not known
+        "phase": live.get("phase") if running else None,
+        # for what others it waits before it can be planned
+        "gathering": record.gathering if running else None,
+        "waits_for": run.waits_for() or None,
+        "ending": None if running else ending(record),
+        "exit_code": record.exit_code,
+        "started": _moment(record.started),
+        "ended": _moment(record.ended),
+        "seconds": None if until is None else round(until - record.started, 3),
+        "attempt": live.get("attempt", max(0, begun)),
+        "most_restarts": live.get("most_restarts"),
+        "command": list(record.command),
+        "cwd": record.cwd,
+        "launcher": {"host": record.host or None, "pid": record.launcher_pid},
+        "ranks": [
+            _rank(run, record, rank, state) for rank, state in enumerate(states)
+        ],
+        **{name: outcome.get(name) for name in ("first_failure", "stopped_by", "limit", "trouble")},
+        "cause": _cause(run, record),
+        "paths": _paths(run),
+    }  # fmt: skip
+
+
+def _ask(run: RunDir) -> dict[str, Any]:
+    """What only the launcher knows; the rest is told without it."""
+    try:
+        return ask_launcher(run, request("status"), _PATIENCE)
+    except ZlaunchError as error:
+        if run.launcher_lives():
+            say(str(error))
+        return {}
+
+
+def _rank(run: RunDir, record: RunRecord, rank: int, state: RankState) -> dict[str, Any]:
+    worker = _worker(record, rank)
+    return {
+        "rank": rank,
+        "host": worker.get("host"),
+        "device": _device(worker),
+        "pid": state.pid,
+        "state": state.state,
+        "exit_code": state.code,
+        "signal": state.signal,
+        "since": _moment(state.at),
+        "log": str(run.log(rank, max(0, state.attempt))),
+    }
+
+
+def _worker(record: RunRecord, rank: int) -> dict[str, Any]:
+    try:
+        worker = record.plan["workers"][rank]
+    except (KeyError, IndexError, TypeError):
+        return {}
+    return worker if isinstance(worker, dict) else {}
+
+
+def _device(worker: dict[str, Any]) -> str | None:
+    """`CPU`, `GPU 3`."""
+    env = worker.get("env")
+    on_cpu = isinstance(env, dict) and env.get("DS_ACCELERATOR") == "cpu"
+    return None if "slot" not in worker else "CPU" if on_cpu else gpu_in_words(worker["slot"])
+
+
+def _cause(run: RunDir, record: RunRecord) -> dict[str, Any] | None:
+    """The first of what `zlaunch diagnose` tells."""
+    if record.state != FAILED:
+        return None
+    for cause in diagnosis_of(run, record, evidence_of(run, record)).causes[:1]:
+        return {"code": cause.code, "ranks": list(cause.ranks), "title": cause.title}
+    return None
+
+
+def _paths(run: RunDir) -> dict[str, str | None]:
+    there = {"console": run.console, "ds_config": run.ds_config}
+    return {
+        "run": str(run.path),
+        "logs": str(run.logs),
+        **{name: str(path) if path.exists() else None for name, path in there.items()},
+    }
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(at))
+
+
+# As text
+
+
+def _text(told: dict[str, Any]) -> str:
+    lines = [f"run {told['id']}{_named(told)} {_how(told)}"]
+    lines += [f"  {name:<9} {text}" for name, text in _facts(told) if text]
+    return "\n".join([*lines, *(_table(told["ranks"]) if told["ranks"] else ())])
+
+
+def _named(told: dict[str, Any]) -> str:
+    return f" ({visible(told['name'])})" if told["name"] else ""
+
+
+def _how(told: dict[str, Any]) -> str:
+    took = duration(told["seconds"]) if told["seconds"] is not None else ""
+    attempt = told["attempt"]
+    most = f" of at most {told['most_restarts']}" if told["most_restarts"] else ""
+    tries = f", restart {attempt}{most}" if attempt else ""
+    if told["gathering"] is not None:
+        return f"is gathering, for {took}"
+    if told["state"] == RUNNING:
+        if told["waits_for"]:
+            return f"waits for GPUs, for {took}"
+        phase = f" ({told['phase']})" if told["phase"] not in {None, "running"} else ""
+        return f"is running{phase}, for {took}{tries}"
+    return told["ending"] if told["state"] == LOST else f"{told['ending']} after {took}{tries}"
+
+
+def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
+    launcher, cause = told["launcher"], told["cause"]
+    where = f" on {launcher['host']}" if launcher["host"] else ""
+    started, ended = (told[name] and told[name][:19] for name in ("started", "ended"))
+    return [
+        ("waits for", told["gathering"]),
+        ("waits", visible(told["waits_for"] or "")),
+        ("command", visible(" ".join(told["command"]))),
+        ("in", told["cwd"]),
+        ("launcher", f"pid {launcher['pid']}{where}" if told["ending"] is None else None),
+        ("started", started),
+        ("ended", ended),
+        ("cause", _cause_in_words(told["id"], cause) if cause else None),
+        ("logs", told["paths"]["logs"]),
+        ("console", told["paths"]["console"]),
+    ]
+
+
+def _cause_in_words(run_id: str, cause: dict[str, Any]) -> str:
+    ranks = f"rank {cause['ranks'][0]}: " if cause["ranks"] else ""
+    return f"{ranks}{visible(cause['title'])}; more: zlaunch diagnose {run_id}"
+
+
+def _table(ranks: list[dict[str, Any]]) -> list[str]:
+    rows = [("RANK", "HOST", "DEVICE", "PID", "STATE"), *map(_row, ranks)]
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    return [
+        "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths, strict=False)), row[-1]])
+        for row in rows
+    ]
+
+
+def _row(rank: dict[str, Any]) -> tuple[str, ...]:
+    state = rank["state"]
+    if state == ENDED:
+        state = describe_exit(Exit(code=rank["exit_code"], signal=rank["signal"]))
+    cells = (rank["rank"], rank["host"], rank["device"], rank["pid"])
+    return (*("" if cell is None else str(cell) for cell in cells), state)
