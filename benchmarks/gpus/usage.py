@@ -1,6 +1,6 @@
-"""On two GPUs: what `zlaunch top` shows against what torch and nvidia-smi say of the same moment.
+"""On one or two GPUs: what `zlaunch top` shows, and what torch and nvidia-smi say, of one moment.
 
-Usage: python3 benchmarks/gpus/usage.py      (python3 with torch and zlaunch; about a minute)
+Usage: python3 benchmarks/gpus/usage.py [RANKS]     (python3 with torch and zlaunch; a minute)
 
 Rank 0 holds 4 GiB and multiplies matrices all the time; rank 1 holds 9 GiB and waits. Ends with 1
 where memory is off by more than 1 GiB (a CUDA context has a few hundred MiB of its own, which
@@ -71,9 +71,11 @@ def main() -> int:
         "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}",
     }
     (folder / "job.py").write_text(JOB)
-    run_id = zlaunch("run", "--num-gpus", "2", "--recipe", "ddp", "-d", f"{folder}/job.py").strip()
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    how = ("--num-gpus", str(count), "--recipe", "ddp", "-d")
+    run_id = zlaunch("run", *how, f"{folder}/job.py").strip()
     try:
-        while None in (told := [reserved(run_id, rank) for rank in (0, 1)]):
+        while None in (told := [reserved(run_id, rank) for rank in range(count)]):
             time.sleep(1)
         time.sleep(5)
         ranks: list[dict[str, Any]] = json.loads(zlaunch("top", run_id, "--once", "--json"))[

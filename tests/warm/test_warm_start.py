@@ -138,7 +138,6 @@ def test_a_hook_of_the_users_is_watched_as_well(journey: Journey) -> None:
 def test_what_is_asked_for_and_cannot_be(journey: Journey) -> None:
     journey.script(TELL)
     for options, why in (
-        (("--preload", "json", "--cpu", "1"), "no two ranks are on one node"),
         ((), "the script does not begin with an import that takes long"),
         (("--no-python", "--preload", "json"), "--no-python"),
     ):
@@ -146,6 +145,16 @@ def test_what_is_asked_for_and_cannot_be(journey: Journey) -> None:
         done = journey.zlaunch("run", *WARM, *options, script)
         assert f"cold start: {why}" in done.err
         assert done.code == 0
+
+
+def test_one_rank_alone(journey: Journey) -> None:
+    """It gains nothing, so it is forked where that was asked for."""
+    library(journey, "import os\nrank = os.environ['RANK']")  # its own, since nobody shares it
+    journey.script("import lib\nprint(lib.rank)\n" + TELL)
+    for start, expected in (("warm", b"0\nwarm\n"), ("auto", b"0\ncold\n")):
+        done = journey.zlaunch("run", "--cpu", "1", "--start", start, "--preload", "lib", "job.py")
+        assert (done.code, journey.log(0)) == (0, expected)
+        assert "cold start" not in done.err
 
 
 def test_auto_says_nothing(journey: Journey) -> None:

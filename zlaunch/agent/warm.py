@@ -66,7 +66,7 @@ class Outcome:
 
 def doubt(preload: Preload, ranks: Sequence[Rank]) -> str:
     """Say why these cannot be forked, empty if they can; `ranks` read nothing."""
-    if not preload.imports or len(ranks) < 2:
+    if len(ranks) < 2 and not (ranks and preload.asked):
         return "one rank alone"
     if not sys.platform.startswith("linux"):
         return "no Linux"

@@ -66,6 +66,6 @@ def _doubt(request: Request, facts: ScriptFacts, plan: Plan) -> str:
         return "the script is a directory"
     if request.debug:
         return "--debug"
-    if all(len(node.slots) < 2 for node in plan.topology.nodes):
+    if request.start == "auto" and all(len(node.slots) < 2 for node in plan.topology.nodes):
         return "no two ranks are on one node"
     return ""

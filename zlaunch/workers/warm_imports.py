@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # torch is told to ask NVML. Until 2.9 it starts processes that compile once its compiler is
 # imported, which belong to nobody then; without them it does so when it compiles.
 _MEANWHILE = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCH_WARM_POOL": "0"}
+_CUDA_NOT_INITIALIZED = 3  # cuda.h: CUDA_ERROR_NOT_INITIALIZED
 
 
 class DoubtError(Exception):
@@ -212,14 +213,46 @@ def _check(before):  # type: (set[tuple[str, str]]) -> None
     for task in os.listdir("/proc/self/task"):
         if _text("/proc/self/task/%s/children" % task).strip():
             raise DoubtError("an import starts a process")
-    for fd, what in _descriptors() - before:
+    if _has_begun_cuda():
+        raise DoubtError("an import initializes CUDA")
+    opened = _descriptors() - before
+    harmless = _of_nvml(opened) if _mapped("/libnvidia-ml.so") else set()
+    for fd, what in opened - harmless:
         flags = int(_text("/proc/self/fdinfo/" + fd).partition("flags:")[2].split()[0], 8)
-        if what.startswith("/dev/nvidia-uvm"):
-            raise DoubtError("an import initializes CUDA")
         # Not a file either that is read: where one rank reads on, the others would.
         reads = os.path.isdir(what) and flags & os.O_ACCMODE == os.O_RDONLY
         if not reads and not what.startswith(("/dev/nvidia", "/dev/null", "/dev/urandom")):
             raise DoubtError("an import opens %s" % what)
+
+
+def _has_begun_cuda():  # type: () -> bool
+    """Ask the driver itself: NVML opens the same devices, and forked ranks may use CUDA then."""
+    driver, ctypes = _mapped("/libcuda.so"), sys.modules.get("ctypes")  # type: str, Any
+    if not driver:
+        return False
+    if ctypes is None:
+        raise DoubtError("an import loads %s" % driver)
+    count = ctypes.c_int()
+    found = ctypes.CDLL(driver).cuDeviceGetCount(ctypes.byref(count))
+    return bool(found != _CUDA_NOT_INITIALIZED)
+
+
+def _of_nvml(opened):  # type: (set[tuple[str, str]]) -> set[tuple[str, str]]
+    """What its library has for itself since driver 580: events, and pipes with both ends."""
+    ends = [what for _, what in opened]
+    return {
+        (fd, what)
+        for fd, what in opened
+        if what == "anon_inode:[eventfd]" or (what.startswith("pipe:") and ends.count(what) == 2)
+    }
+
+
+def _mapped(name):  # type: (str) -> str
+    """The path of a library that this process has loaded, or nothing."""
+    for line in _text("/proc/self/maps").splitlines():
+        if name in line:
+            return line[line.index("/") :]
+    return ""
 
 
 def _text(path):  # type: (str) -> str
