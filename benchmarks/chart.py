@@ -24,8 +24,8 @@ PANELS: Sequence[tuple[str, str, Mapping[str, str]]] = (
             "nothing imported, 1 rank": "1 rank\nbare",
             "nothing imported, 4 ranks": "4 ranks\nbare",
             "`import torch`, 1 rank": "1 rank\ntorch",
-            "`import torch`, 8 ranks, `--start warm`": "8 ranks\ntorch",
-            "`import torch`, `import deepspeed`, 8 ranks, `--start warm`": "8 ranks\n+ deepspeed",
+            "`import torch`, 8 ranks": "8 ranks\ntorch",
+            "`import torch`, `import deepspeed`, 8 ranks": "8 ranks\n+ deepspeed",
         },
     ),
     (

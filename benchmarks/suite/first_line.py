@@ -12,38 +12,31 @@ from harness.process import first_seen
 
 _LINE = re.compile(rb"first line of rank (\d+)\n")
 _SCRIPTS = {
-    "one_line.py": ("nothing imported", (1, 2, 4), 5),
-    "import_torch.py": ("`import torch`", (1, 2, 8), 3),
-}
-_WARM = {
+    "one_line.py": "nothing imported",
     "import_torch.py": "`import torch`",
     "import_deepspeed.py": "`import torch`, `import deepspeed`",
 }
+_RANKS = (1, 2, 4, 8)
 
 
 def cases(bench: Bench) -> Iterator[Case]:
-    for script, (what, counts, rounds) in _SCRIPTS.items():
-        for ranks in counts:
-            yield Case(
-                f"{what}, {ranks} rank{'s' if ranks > 1 else ''}",
-                bench.launchers.all(ranks, bench.script(script)),
-                (Quantity("command to last rank's first line"),),
-                partial(_measure, ranks),
-                rounds=rounds,
-            )
-    for script, what in _WARM.items():
-        launchers, path = bench.launchers, bench.script(script)
-        yield Case(
-            f"{what}, 8 ranks, `--start warm`",
-            (
-                launchers.zlaunch(8, "--start", "warm", "--no-build-ops", path),
-                launchers.torchrun(8, path),
-                launchers.deepspeed(8, path),
-            ),
-            (Quantity("command to last rank's first line"),),
-            partial(_measure, 8),
-            rounds=3,
-        )
+    for script, what in _SCRIPTS.items():
+        for ranks in _RANKS:
+            yield _case(bench, what, script, ranks)
+    yield _case(bench, "`import torch` in each rank", "import_torch.py", 8, "--start", "cold")
+
+
+def _case(bench: Bench, what: str, script: str, ranks: int, *how: str) -> Case:
+    path = bench.script(script)
+    # No rank uses an operator of DeepSpeed's, so none is to be compiled before they start.
+    mine = bench.launchers.zlaunch(ranks, "--no-build-ops", *how, path)
+    return Case(
+        f"{what}, {ranks} rank{'s' if ranks > 1 else ''}",
+        (mine, *bench.launchers.all(ranks, path)[1:]),
+        (Quantity("command to last rank's first line"),),
+        partial(_measure, ranks),
+        rounds=3,
+    )
 
 
 def _measure(ranks: int, contender: Contender) -> tuple[float]:

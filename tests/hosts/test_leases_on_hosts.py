@@ -126,7 +126,7 @@ def test_idle_ones_of_each_host(machines: Machines) -> None:
     assert [node["slots"] for node in plan["nodes"]] == [[1, 2], [0, 2]]
     short = machines.start(BOTH, "--idle", "--num-gpus", "4")
     assert short.end() == (2, [])
-    assert "h0: GPU 0 is 20.0 GiB in use" in short.said
+    assert "h0: GPU 0 is in use, 20.0 GiB" in short.said
     assert "h1: GPU 1 is busy (90 %)" in short.said
     waits = machines.start(BOTH, "--idle", "--num-gpus", "4", "--wait")
     waits.until("waiting for GPUs")

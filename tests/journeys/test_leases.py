@@ -114,8 +114,8 @@ def test_idle_takes_what_nobody_uses(journey: Journey, gpus: Gpus) -> None:
     assert run("--num-gpus", "1", visible=f"{gpus.uuids[2]},{gpus.uuids[3]}") == [gpus.uuids[3]]
     done = journey.zlaunch("run", "--idle", "--num-gpus", "2", script, "0")
     assert (done.code, done.out) == (2, "")
-    assert "2 of GPUs 0-3 are wanted, 1 idle: GPU 0 is 20.0 GiB in use by pid " in done.err
-    assert "GPU 1 is 1.0 GiB in use; GPU 2 is busy (60 %)" in done.err
+    assert "2 of GPUs 0-3 are wanted, 1 idle: GPU 0 is in use by pid " in done.err
+    assert "GPU 1 is in use, 1.0 GiB; GPU 2 is busy (60 %)" in done.err
     gpus.used(gpus.uuids[1], memory=100 << 20)  # what a display takes
     assert run("--num-gpus", "2") == ["1,3"]
     assert run("--gpus", "3,1") == ["3,1"]
@@ -153,7 +153,7 @@ def test_parts_of_a_gpu(journey: Journey, gpus: Gpus) -> None:
     both = {"CUDA_VISIBLE_DEVICES": ",".join(gpus.migs)}
     done = journey.zlaunch("run", "--idle", "--num-gpus", "1", script, "0", env=both)
     assert done.code == 2
-    assert f"{gpus.migs[1]} is 2.0 GiB in use" in done.err
+    assert f"{gpus.migs[1]} is in use, 2.0 GiB" in done.err
     go(journey)
     assert part.end().code == 0
     done = journey.zlaunch("run", "--idle", "--num-gpus", "1", script, "0", env=both)

@@ -10,6 +10,7 @@ from journeys import Done, Journey, Live
 from same_scripts import ENDINGS, PRELOADED, PROCESSES, SEEN, TORCH
 
 ARGS = ("--cpu", "2", "--grace", "5")
+COLD = ("--start", "cold")
 WARM = ("--start", "warm", "--preload", PRELOADED)
 # What differs from run to run.
 _CHANGING = re.compile(rb"\b\d{8}-\d{6}-[0-9a-f]{8}\b|0x[0-9a-f]{6,}|zlaunch-handler-[0-9a-f]+")
@@ -29,7 +30,7 @@ def run(journey: Journey, *command: str) -> tuple[Done, list[bytes]]:
 
 def both(journey: Journey, *command: str, warm: tuple[str, ...] = WARM) -> list[bytes]:
     """Run it cold and warm, see that all is the same, and return what the ranks wrote."""
-    one, other = (journey.start("run", *ARGS, *how, *command) for how in ((), warm))
+    one, other = (journey.start("run", *ARGS, *how, *command) for how in (COLD, warm))
     (cold, written), (done, now) = ended(journey, one), ended(journey, other)
     assert len(now) == len(written) == 2
     for mine, its in zip(now, written, strict=True):

@@ -61,7 +61,9 @@ LiveOption = Annotated[
 ]
 StartOption = Annotated[
     StartChoice,
-    typer.Option("--start", help="warm: one process a node imports for all; auto: where sure."),
+    typer.Option(
+        "--start", help="warm: one process a node imports for all ranks; auto: where that is sure."
+    ),
 ]
 OnExitOption = Annotated[
     str | None,
@@ -73,7 +75,7 @@ OnExitOption = Annotated[
 ]
 PreloadOption = Annotated[
     str | None,
-    typer.Option("--preload", metavar="MODULES", help="It also imports these; with --start warm."),
+    typer.Option("--preload", metavar="MODULES", help="A warm start imports these too."),
 ]
 LogMaxOption = Annotated[
     str | None,

@@ -115,7 +115,7 @@ class Request:
     hang_timeout: float | None = None  # minutes
     on_hang: OnHang = "report"
     stacks: bool = True
-    start: StartChoice = "cold"
+    start: StartChoice = "auto"
     preload: str | None = None
     build_ops: bool = True
     forward_signals: str = DEFAULT

@@ -153,7 +153,7 @@ def run(
     on_hang: OnHangOption = "report",
     stacks: StacksOption = True,
     metrics_port: MetricsPortOption = None,
-    start_how: StartOption = "cold",
+    start_how: StartOption = "auto",
     preload: PreloadOption = None,
     build_ops: BuildOpsOption = True,
     forward_signals: Annotated[

@@ -42,9 +42,9 @@ def _why(nvml: Any, handle: Any) -> str:
     rates = optional(nvml, nvml.nvmlDeviceGetUtilizationRates, handle)  # not of a MIG device
     if users:
         more = f" and {len(users) - 1} more" if len(users) > 1 else ""
-        return f"{used / 2**30:.1f} GiB in use by {users[0]}{more}"
+        return f"in use by {users[0]}{more}, {used / 2**30:.1f} GiB"
     if used >= IDLE_MEMORY:
-        return f"{used / 2**30:.1f} GiB in use"
+        return f"in use, {used / 2**30:.1f} GiB"
     if rates is not None and rates.gpu >= IDLE_PERCENT:
         return f"busy ({rates.gpu} %)"
     return ""
