@@ -153,7 +153,7 @@ def test_parts_of_a_gpu(journey: Journey, gpus: Gpus) -> None:
     both = {"CUDA_VISIBLE_DEVICES": ",".join(gpus.migs)}
     done = journey.zlaunch("run", "--idle", "--num-gpus", "1", script, "0", env=both)
     assert done.code == 2
-    assert f"{gpus.migs[1]} is in use, 2.0 GiB" in done.err
+    assert f"{gpus.migs[1]} is in use by pid {os.getpid()} " in done.err
     go(journey)
     assert part.end().code == 0
     done = journey.zlaunch("run", "--idle", "--num-gpus", "1", script, "0", env=both)
