@@ -1,10 +1,12 @@
 """Start-up on real GPUs, warm and cold, beside torchrun and deepspeed; a Markdown table.
 
 python benchmarks/gpus/start.py RANKS [--device cpu] [--rounds N] [--seconds LIMIT] [--only NAME]
+                                [--shared]
 
 From the command until every rank has printed its first line, having imported torch and deepspeed,
 and until every rank has taken a ZeRO-2 step over the devices' collectives. The contenders take
-turns. What has not ended after `--seconds` is killed, with all that it started.
+turns. What has not ended after `--seconds` is killed, with all that it started. With `--shared`
+all ranks use one GPU: zlaunch is told of as many, NCCL of a host for each rank.
 """
 
 from __future__ import annotations
@@ -22,6 +24,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = str(ROOT / "benchmarks/workers/zero_step.py")
+SHARED = """
+import zlaunch.system.gpus as gpus
+from dataclasses import replace
+from zlaunch.cli.main import main
+first = gpus.discover()[0]
+gpus._nvml_devices = lambda _: tuple(
+    replace(first, index=index, uuid=f"{first.uuid}-{index}") for index in range(RANKS))
+main()
+"""
 DEEPSPEED = "from deepspeed.launcher.runner import main; main()"
 MARKS = ("first line", "last step")
 
@@ -50,12 +61,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--only", action="append")
+    parser.add_argument("--shared", action="store_true")
     return parser.parse_args()
 
 
 def _contenders(options: argparse.Namespace) -> dict[str, list[str]]:
     python, ranks = sys.executable, str(options.ranks)
-    zlaunch = [python, "-m", "zlaunch", "run", "--cpu" if options.device == "cpu" else "--num-gpus"]
+    how = ["-c", SHARED.replace("RANKS", ranks)] if options.shared else ["-m", "zlaunch"]
+    counted = "--cpu" if options.device == "cpu" else "--num-gpus"
+    zlaunch = [python, *how, "run", *(["--share-gpus"] if options.shared else []), counted]
     torchrun = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
     all_of_them = {
         "zlaunch --start warm": [*zlaunch, ranks, "--start", "warm", SCRIPT],
@@ -69,6 +83,8 @@ def _contenders(options: argparse.Namespace) -> dict[str, list[str]]:
 def _timed(command: list[str], options: argparse.Namespace) -> tuple[dict[str, float], int]:
     """When, in seconds from the command, all ranks had said each of the marks; its exit code."""
     env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+    if options.shared:
+        env["RANKS_SHARE_A_GPU"] = "1"
     begun, text, seen = time.monotonic(), "", {}
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, start_new_session=True

@@ -22,6 +22,8 @@ def say(what):
 
 def main():
     say("first line")
+    if "RANKS_SHARE_A_GPU" in os.environ:  # NCCL takes two ranks on one GPU for different hosts'
+        os.environ |= {"LOCAL_RANK": "0", "NCCL_HOSTID": RANK, "NCCL_SOCKET_IFNAME": "lo"}
     deepspeed.init_distributed()
     model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 1))
     engine, *_ = deepspeed.initialize(model=model, config=CONFIG)

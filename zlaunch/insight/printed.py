@@ -13,8 +13,9 @@ from collections.abc import Iterator
 
 from zlaunch.frozen import frozen
 from zlaunch.insight.cause_table import Kind, Told
+from zlaunch.insight.frame import Frame
 from zlaunch.insight.rank_words import RankWords
-from zlaunch.insight.tracebacks import Frame, Raised
+from zlaunch.insight.tracebacks import Raised
 
 
 @frozen

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from zlaunch.frozen import frozen
+from zlaunch.insight.frame import Frame
 
 _FAULTHANDLER_THREAD = re.compile(r"(?:Current thread|Thread) 0x([0-9a-f]+)\b.*:$")
 _MAIN_ALONE = "Stack (most recent call first):"
@@ -17,7 +18,6 @@ _FAULTHANDLER_FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)$')
 _PY_SPY_THREAD = re.compile(r'Thread (?:0x)?([0-9A-Fa-f]+) \(.*\)(?:: "(.*)")?$')
 _PY_SPY_FRAME = re.compile(r"    (\S.*?) \((.+?)(?::(\d+))?\)$")
 
-_NOT_THE_USERS = re.compile(r"^<frozen |/(?:site|dist)-packages/|/lib(?:64)?/python\d[.\d]*/")
 # Ways through which calls go that say nothing.
 _TRANSPARENT = {
     *("wrapper", "wrapped", "inner", "_fn", "decorate_context", "_call_impl", "__call__", "apply"),
@@ -32,20 +32,6 @@ _WAITING = {
     *("init_process_group", "new_group", "destroy_process_group", "synchronize"),
 }
 _BACKWARD = "_engine_run_backward"
-
-
-@frozen
-class Frame:
-    """One call; `line` is 0 where it is not known."""
-
-    file: str
-    line: int
-    function: str
-
-    @property
-    def is_users(self) -> bool:
-        """Whether it is code of the user, as far as its path tells."""
-        return _NOT_THE_USERS.search(self.file) is None
 
 
 @frozen
@@ -124,7 +110,7 @@ def place(threads: tuple[Thread, ...]) -> Place | None:
     if main is None or not main.frames:
         return None
     frames = main.frames
-    depth = next((i for i, frame in enumerate(frames) if frame.is_users), None)
+    depth = next((i for i, frame in enumerate(frames) if frame.own), None)
     if depth is None:  # all of it is installed: the innermost call that is not torch's own
         depth = next((i for i, f in enumerate(frames) if "/torch/" not in f.file), 0)
     own, called = frames[depth], frames[:depth]

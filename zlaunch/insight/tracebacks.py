@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from zlaunch.frozen import frozen
+from zlaunch.insight.frame import Frame
 from zlaunch.insight.rank_words import RankWords
 
 HEADER = "Traceback (most recent call last)"
@@ -31,24 +32,6 @@ _SURE = re.compile(r"(?:Error|Exception|Interrupt|Exit|Warning|Timeout|NotMet|Gr
 _GROUP = re.compile(r"\s*(?:\| ?|\+[-+ ]*(?:\d+[ -]*)?)+")
 # Lines of logs, which no message holds: glog's, logging's, DeepSpeed's.
 _LOGGED = re.compile(r"\[?[EWIF]\d{4} \d\d:\d\d:|\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:|wandb: |srun: ")
-_LIBRARY = re.compile(
-    r"site-packages|dist-packages|/lib/python\d|^<frozen|^<string>$|/lib64/python|"
-    r"/bin/(?:torchrun|deepspeed|accelerate)$"
-)
-
-
-@frozen
-class Frame:
-    """One level of the stack."""
-
-    file: str
-    line: int
-    function: str
-
-    @property
-    def own(self) -> bool:
-        """Whether it is the user's: neither Python's nor of an installed package."""
-        return _LIBRARY.search(self.file) is None
 
 
 @frozen

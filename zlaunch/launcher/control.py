@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -10,11 +9,10 @@ from typing import Any
 
 from zlaunch.run.control import LONGEST_REQUEST, ControlError, parse_request, refusal
 from zlaunch.system.control_socket import is_ours, listen, remove
-from zlaunch.system.loop import READ, Loop, read_chunk
+from zlaunch.system.loop import READ, Loop
 from zlaunch.system.rundir import RunDir
-from zlaunch.system.stream import OutStream
+from zlaunch.system.visitor import Visitor
 
-_CHUNK = 64 << 10
 _PATIENCE = 30.0  # seconds for a caller to say what it wants, and to take the answer
 
 Reply = Callable[[bytes], None]
@@ -92,50 +90,43 @@ class _Caller:
         handle: Callable[[bytes, _Caller], None],
         on_close: Callable[[_Caller], None],
     ) -> None:
-        self._loop = loop
-        self._connection = connection
         self._handle = handle
         self._on_close = on_close
-        self._fd = connection.fileno()
         self._request = b""
-        self._open = True
         self._on_gone: Callable[[], None] | None = None
-        os.set_blocking(self._fd, False)
-        self._out = OutStream(loop, self._fd, on_drained=self._drained)
-        self._timer = loop.after(_PATIENCE, self.close)
-        loop.watch(self._fd, READ, self._read)
+        self._visitor = Visitor(
+            loop, connection, _PATIENCE, self._hear, self._drained, self._closed
+        )
 
-    def _read(self) -> None:
-        data = read_chunk(self._fd, _CHUNK)
-        if data is None:
+    def _hear(self, data: bytes) -> None:
+        if self._on_gone is not None:
+            if not data:
+                self.close()
             return
         self._request += data
         if not data or len(self._request) > LONGEST_REQUEST:
             self.close()
         elif b"\n" in self._request:
-            self._loop.unwatch(self._fd, READ)
+            self._visitor.ignore()
             self._handle(self._request.partition(b"\n")[0], self)
 
     def keep(self, on_gone: Callable[[], None]) -> None:
         """More is to come for as long as the caller stays; call back when it has gone."""
         self._on_gone = on_gone
-        self._timer.cancel()
-        self._loop.watch(self._fd, READ, self._read_on)
-
-    def _read_on(self) -> None:
-        if read_chunk(self._fd, _CHUNK) == b"":
-            self.close()
+        self._visitor.stay()
+        self._visitor.listen()
 
     def send(self, line: bytes) -> None:
         """Send one of many; left out for a caller that has not taken the one before."""
-        if self._open and not self._out.pending:
-            self._out.write(line)
+        if self._visitor.is_open and not self._visitor.out.pending:
+            self._visitor.out.write(line)
 
     def reply(self, line: bytes) -> None:
-        if not self._open:
+        """Send the only answer."""
+        if not self._visitor.is_open:
             return
-        self._out.write(line)
-        if not self._out.pending:
+        self._visitor.out.write(line)
+        if not self._visitor.out.pending:
             self.close()
 
     def _drained(self) -> None:
@@ -144,12 +135,9 @@ class _Caller:
 
     def close(self) -> None:
         """Hang up."""
-        if self._open:
-            if self._on_gone is not None:
-                self._on_gone()
-            self._open = False
-            self._timer.cancel()
-            self._out.close()
-            self._loop.unwatch(self._fd, READ)
-            self._connection.close()
-            self._on_close(self)
+        self._visitor.close()
+
+    def _closed(self) -> None:
+        if self._on_gone is not None:
+            self._on_gone()
+        self._on_close(self)

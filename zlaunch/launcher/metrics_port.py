@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
 from collections.abc import Callable
 
 from zlaunch.run.scrape import LONGEST_HEAD, head_is_complete, response, response_to
-from zlaunch.system.loop import READ, Loop, read_chunk
-from zlaunch.system.stream import OutStream
+from zlaunch.system.loop import READ, Loop
+from zlaunch.system.visitor import Visitor
 
 _MOST = 16  # clients at a time; one more takes the place of the one that came first
 _PATIENCE = 10.0  # seconds for a client to ask, and to take the answer
-_CHUNK = 16 << 10
 _MOST_UNREAD = 1 << 20  # bytes behind a request
 _REST = 1.0  # seconds without descriptors
 
@@ -74,27 +72,19 @@ class _Client:
         answer: Callable[[bytes], bytes],
         on_close: Callable[[_Client], None],
     ) -> None:
-        self._loop = loop
-        self._connection = connection
         self._answer = answer
-        self._on_close = on_close
-        self._fd = connection.fileno()
         self._head = b""
         self._unread = 0
-        self._answered = self._silent = self._closed = False
-        os.set_blocking(self._fd, False)
-        self._out = OutStream(loop, self._fd, on_drained=self._part)
-        self._timer = loop.after(_PATIENCE, self.close)
-        loop.watch(self._fd, READ, self._read)
+        self._answered = self._silent = False
+        self._visitor = Visitor(
+            loop, connection, _PATIENCE, self._hear, self._part, lambda: on_close(self)
+        )
 
-    def _read(self) -> None:
-        data = read_chunk(self._fd, _CHUNK)
-        if data is None:
-            return
+    def _hear(self, data: bytes) -> None:
         if not data:
             self._silent = True
-            self._loop.unwatch(self._fd, READ)
-            if not self._out.pending:  # who says no more may still wait for the answer
+            self._visitor.ignore()
+            if not self._visitor.out.pending:  # who says no more may still wait for the answer
                 self.close()
         elif not self._answered:
             self._head += data
@@ -112,10 +102,11 @@ class _Client:
         else:
             return
         self._answered = True
-        self._out.write(said)
-        if self._out.closed:
+        out = self._visitor.out
+        out.write(said)
+        if out.closed:
             self.close()
-        elif not self._out.pending:
+        elif not out.pending:
             self._part()
 
     def _part(self) -> None:
@@ -124,17 +115,10 @@ class _Client:
             self.close()
             return
         try:
-            self._connection.shutdown(socket.SHUT_WR)
+            self._visitor.end_of_answer()
         except OSError:
             self.close()
 
     def close(self) -> None:
         """Hang up."""
-        if self._closed:
-            return
-        self._closed = True
-        self._timer.cancel()
-        self._out.close()
-        self._loop.unwatch(self._fd, READ)
-        self._connection.close()
-        self._on_close(self)
+        self._visitor.close()
