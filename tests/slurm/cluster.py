@@ -121,6 +121,7 @@ class Cluster:
                 f"Port={port} CPUs={self._cpus} RealMemory=2000{gres}"
             )
         conf = [
+            *self._settings(),
             "ClusterName=zlaunchtest",
             "MailProg=/bin/true",
             f"SlurmctldHost={socket.gethostname()}(127.0.0.1)",
@@ -140,10 +141,8 @@ class Cluster:
             "SlurmdDebug=info",
             # Nothing of the machine's cgroups is touched; a job's processes are a tree.
             "ProctrackType=proctrack/linuxproc",
-            "TaskPlugin=task/none",
             "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_CPU",
             "GresTypes=gpu",
             "MpiDefault=none",
             "ReturnToService=2",
@@ -152,7 +151,6 @@ class Cluster:
             "MinJobAge=300",
             "SwitchType=switch/none",
             "JobCompType=jobcomp/none",
-            "AccountingStorageType=accounting_storage/none",
             *nodes,
             f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES DefaultTime=10",
         ]
@@ -164,6 +162,14 @@ class Cluster:
         ]
         (folder / "gres.conf").write_text("\n".join(gres) + "\n")
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+
+    def _settings(self) -> list[str]:
+        """What another kind of cluster has in another way."""
+        return [
+            "SelectTypeParameters=CR_CPU",
+            "AccountingStorageType=accounting_storage/none",
+            "TaskPlugin=task/none",
+        ]
 
     def _start_all(self) -> None:
         munge = self.folder / "munge"
@@ -178,9 +184,13 @@ class Cluster:
             if time.monotonic() > end:
                 raise TimeoutError("munged makes no socket")
             time.sleep(0.02)
+        self._start_accounting()
         self._start("slurmctld", "slurmctld", "-D", "-c")
         for name in self.nodes:
             self._start(name, "slurmd", "-D", "-N", name)
+
+    def _start_accounting(self) -> None:
+        """Nothing is kept here beside what slurmctld remembers."""
 
     def _start(self, name: str, *words: str) -> None:
         # The kernel ends it with the thread that started it: a killed test run leaves none behind.

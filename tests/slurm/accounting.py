@@ -1,0 +1,106 @@
+"""The same cluster with slurmdbd and a database behind it, so that sacct answers."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import socket
+import subprocess
+import time
+
+import cluster as plain
+from cluster import BOUND, PATH, Cluster
+
+_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db")
+_DATABASE = (
+    "--no-defaults", "--user=root", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0",
+    "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-doublewrite=0",
+)  # fmt: skip
+
+
+def missing() -> str | None:
+    """Why there can be no such cluster here, or None."""
+    reason = plain.missing()
+    lacking = [name for name in _PROGRAMS if shutil.which(name, path=PATH) is None]
+    if reason or not lacking:
+        return reason
+    return f"needs the packages slurmdbd and mariadb-server-core (no {', '.join(lacking)})"
+
+
+class AccountedCluster(Cluster):
+    """Nodes whose jobs are recorded, and whose steps are ended where they take too much memory."""
+
+    def _settings(self) -> list[str]:
+        return [
+            "AccountingStorageType=accounting_storage/slurmdbd",
+            "AccountingStorageHost=127.0.0.1",
+            f"AccountingStoragePort={self._dbd_port}",
+            f"AccountingStoragePass={self.folder}/munge/socket",
+            "SelectTypeParameters=CR_CPU_Memory",
+            "DefMemPerNode=600",
+            "TaskPlugin=task/cgroup",
+            "JobAcctGatherType=jobacct_gather/linux",
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=CANCEL",
+        ]
+
+    def _write_files(self) -> None:
+        self._dbd_port, self._database_port = plain._free_ports(2)
+        super()._write_files()
+        cgroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n"
+        (self.folder / "cgroup.conf").write_text(cgroups)
+        self._password = secrets.token_hex(16)
+        conf = [
+            "AuthType=auth/munge",
+            f"AuthInfo=socket={self.folder}/munge/socket",
+            f"DbdHost={socket.gethostname()}",
+            "DbdAddr=127.0.0.1",
+            f"DbdPort={self._dbd_port}",
+            "SlurmUser=root",
+            f"LogFile={self.folder}/log/slurmdbd.log",
+            f"PidFile={self.folder}/slurmdbd.pid",
+            "StorageType=accounting_storage/mysql",
+            "StorageHost=127.0.0.1",
+            f"StoragePort={self._database_port}",
+            "StorageUser=slurm",
+            f"StoragePass={self._password}",
+            "StorageLoc=slurm",
+        ]
+        path = self.folder / "slurmdbd.conf"
+        path.write_text("\n".join(conf) + "\n")
+        path.chmod(0o600)
+
+    def _start_accounting(self) -> None:
+        data, sql = self.folder / "database", self.folder / "database.sql"
+        subprocess.run(
+            ["mariadb-install-db", *_DATABASE, f"--datadir={data}", "--skip-test-db",
+             "--auth-root-authentication-method=socket", "--skip-name-resolve"],
+            env={"PATH": PATH, "HOME": "/root"}, check=True, capture_output=True, timeout=BOUND,
+        )  # fmt: skip
+        sql.touch(mode=0o600)
+        sql.write_text(
+            f"CREATE USER slurm@'127.0.0.1' IDENTIFIED BY '{self._password}';\n"
+            "GRANT ALL ON slurm.* TO slurm@'127.0.0.1';\n"
+        )
+        self._start(
+            "mariadbd", "mariadbd", *_DATABASE, f"--datadir={data}", f"--init-file={sql}",
+            f"--socket={self.folder}/database.socket", f"--port={self._database_port}",
+            "--bind-address=127.0.0.1", f"--pid-file={self.folder}/mariadbd.pid",
+            "--skip-name-resolve",
+        )  # fmt: skip
+        self._await_port("mariadbd", self._database_port)
+        self._start("slurmdbd", "slurmdbd", "-D")
+        self._await_port("slurmdbd", self._dbd_port)
+
+    def _await_port(self, name: str, port: int) -> None:
+        end = time.monotonic() + BOUND
+        while True:
+            self._check(name)
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
