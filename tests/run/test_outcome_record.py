@@ -76,6 +76,7 @@ def test_what_is_kept_of_the_outcome() -> None:
         "trouble": "slow",
         "limit": None,
         "attempts": 2,
+        "slurm": None,
         "exits": {
             "0": {"code": 0, "signal": None, "at": 3.0},
             "1": {"code": 3, "signal": None, "at": 4.0, "told": False, "signs": {}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -145,8 +145,9 @@ class _OpenRun:
     def tell_the_end(self, outcome: Outcome, pids: Mapping[int, int]) -> tuple[Outcome, str]:
         """Say and write down how it ended; return that, with what is known of the cause."""
         ended = time.time()
+        outcome = self._seen_with_slurm(outcome, ended)
         untold = report.untold(outcome.trouble, self._told)
-        if untold:
+        if untold and outcome.job_end is None:  # that says it
             self._console.say(untold, "error")
         for line in report.attempts(outcome):
             self._console.say(line)
@@ -162,6 +163,19 @@ class _OpenRun:
             self._console.say(str(error), "error")
         self._console.say(summary, "error" if outcome.exit_code else "info")
         return outcome, summary
+
+    def _seen_with_slurm(self, outcome: Outcome, ended: float) -> Outcome:
+        """Ask how Slurm ended the job, where it may have, which can kill us at any moment."""
+        if not self.record.slurm_job or not outcome.exit_code:
+            return outcome
+        from zlaunch.cli import job_end
+
+        backend = self._prepared.place.backend
+        if not job_end.may_be_slurms(outcome, backend):
+            return outcome
+        with suppress(InputError):
+            self._run.write_record(self.record.ended_with(outcome, ended))
+        return job_end.seen_with_slurm(outcome, backend, self.record)
 
     def _note_placed(self, plan: Plan) -> None:
         """Which GPUs ranks have is known only now."""

@@ -8,7 +8,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from zlaunch.cli.job_end import job_end_of
 from zlaunch.insight.evidence import Cause, Diagnosis, Evidence, RankEnd
+from zlaunch.insight.job_causes import of_evidence
 from zlaunch.run.record import RunRecord
 from zlaunch.system.run_stacks import kept_stacks
 from zlaunch.system.rundir import RunDir
@@ -118,6 +120,10 @@ def diagnosis_of(run: RunDir, record: RunRecord, evidence: Evidence) -> Diagnosi
 
     diagnosis = diagnose(evidence)
     limit, trouble = limit_of(run, record), trouble_of(record)
+    job_end = job_end_of(run, record)
+    if job_end is not None and job_end.code:  # its words are the limit too
+        causes = [*diagnosis.causes, *([trouble] if trouble is not None else ())]
+        return replace(diagnosis, causes=of_evidence(causes, job_end))
     if limit is not None:  # what ranks print while they are stopped for it is an effect
         diagnosis = replace(diagnosis, causes=(limit, *diagnosis.causes))
     if trouble is not None:  # after the ranks' own causes, of which it may be an effect

@@ -17,6 +17,7 @@ from zlaunch.cli.queue import print_queue
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import duration
+from zlaunch.run.job_end import JobEnd
 from zlaunch.run.record import LOST, RUNNING, RunRecord
 from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
@@ -41,7 +42,10 @@ def ps(
     """List runs, newest first."""
     with reader_may_leave():
         if as_json:
-            typer.echo(json.dumps([_summary(record) for record in _all()], indent=2))
+            records = list(_all())
+            ends = _job_ends(records)
+            told = [_summary(record, ends.get(record.id)) for record in records]
+            typer.echo(json.dumps(told, indent=2))
             return
         shown = list(_all() if everything else _newest())
         if not shown:
@@ -84,13 +88,25 @@ def _waits_for(record: RunRecord) -> str:
     return run.waits_for() if record.state == RUNNING else ""
 
 
-def _summary(record: RunRecord) -> dict[str, Any]:
+def _job_ends(records: list[RunRecord]) -> dict[str, JobEnd]:
+    """How Slurm ended the jobs of runs; nobody is asked where no run was lost in one."""
+    jobs = [record for record in records if record.slurm_job and record.state != RUNNING]
+    if not jobs:
+        return {}
+    from zlaunch.cli.job_end import job_ends_of
+
+    store = RunStore(home_directory(os.environ))
+    return job_ends_of((store.run(record.id), record) for record in jobs)
+
+
+def _summary(record: RunRecord, end: JobEnd | None) -> dict[str, Any]:
     return {
         "id": record.id,
         "name": record.name,
         "state": record.shown_state,
         "gathering": record.gathering,
         "waits_for": _waits_for(record) or None,
+        "slurm": None if end is None else end.to_json(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.started)),
         "world_size": record.world_size,
         "exit_code": record.exit_code,
@@ -107,7 +123,8 @@ def _seconds(record: RunRecord) -> float:
 
 def _print_table(records: list[RunRecord]) -> None:
     headings = ("ID", "NAME", "STATE", "RANKS", "EXIT", "STARTED", "TOOK", "COMMAND")
-    rows = [headings, *(_row(record) for record in records)]
+    ends = _job_ends([record for record in records if record.state == LOST])
+    rows = [headings, *(_row(record, ends.get(record.id)) for record in records)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(headings) - 1)]
     # What matters least stands last, and gives way where the terminal is narrow.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -117,11 +134,18 @@ def _print_table(records: list[RunRecord]) -> None:
         typer.echo(line if width is None or len(line) <= width else line[: width - 1] + "…")
 
 
-def _row(record: RunRecord) -> tuple[str, ...]:
+def _state(record: RunRecord, end: JobEnd | None) -> str:
+    """`lost (TIMEOUT)` where Slurm says more of it."""
+    if end is not None and record.state == LOST:
+        return f"{LOST} ({end.state})"
+    return "waiting" if _waits_for(record) else record.shown_state
+
+
+def _row(record: RunRecord, end: JobEnd | None) -> tuple[str, ...]:
     return (
         record.id,
         visible(record.name or ""),
-        "waiting" if _waits_for(record) else record.shown_state,
+        _state(record, end),
         str(record.world_size or ""),
         "" if record.exit_code is None else str(record.exit_code),
         time.strftime("%m-%d %H:%M", time.localtime(record.started)),
