@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import shutil
 import socket
@@ -9,7 +10,7 @@ import subprocess
 import time
 
 import cluster as plain
-from cluster import BOUND, PATH, Cluster
+from cluster import BOUND, PATH, Cluster, free_ports
 
 _PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db")
 _DATABASE = (
@@ -27,6 +28,11 @@ def missing() -> str | None:
     return f"needs the packages slurmdbd and mariadb-server-core (no {', '.join(lacking)})"
 
 
+def memory_can_be_limited() -> bool:
+    """Whether task/cgroup can make its groups here."""
+    return os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK)
+
+
 class AccountedCluster(Cluster):
     """Nodes whose jobs are recorded, and whose steps are ended where they take too much memory."""
 
@@ -38,14 +44,16 @@ class AccountedCluster(Cluster):
             f"AccountingStoragePass={self.folder}/munge/socket",
             "SelectTypeParameters=CR_CPU_Memory",
             "DefMemPerNode=600",
-            "TaskPlugin=task/cgroup",
+            f"TaskPlugin={'task/cgroup' if memory_can_be_limited() else 'task/none'}",
             "JobAcctGatherType=jobacct_gather/linux",
+            "KillWait=2",
             "PreemptType=preempt/partition_prio",
             "PreemptMode=CANCEL",
+            f"PartitionName=first Nodes={','.join(self.nodes)} PriorityTier=9",
         ]
 
     def _write_files(self) -> None:
-        self._dbd_port, self._database_port = plain._free_ports(2)
+        self._dbd_port, self._database_port = free_ports(2)
         super()._write_files()
         cgroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n"
         (self.folder / "cgroup.conf").write_text(cgroups)

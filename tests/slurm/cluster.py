@@ -84,11 +84,15 @@ class Cluster:
         end = time.monotonic() + BOUND
         while time.monotonic() < end:
             jobs = self.command("squeue", "-h").stdout.strip()
-            states = self.command("sinfo", "-h", "-N", "-o", "%t").stdout.split()
-            if not jobs and states == ["idle"] * len(self.nodes):
+            states = self._states()
+            if not jobs and states == dict.fromkeys(self.nodes, "idle"):
                 return
             time.sleep(0.1)
         raise TimeoutError(f"jobs: {jobs!r}, nodes: {states}")
+
+    def _states(self) -> dict[str, str]:
+        lines = self.command("sinfo", "-h", "-N", "-o", "%N %t").stdout.splitlines()
+        return dict(line.split() for line in lines)
 
     def cancel_all(self) -> None:
         """End whatever a test has left."""
@@ -96,6 +100,14 @@ class Cluster:
         if jobs:
             self.command("scancel", *jobs)
         self.wait_idle()
+
+    def stop_controller(self) -> None:
+        """SIGSTOP to slurmctld: it answers nobody until `continue_controller`."""
+        self._daemons["slurmctld"].send_signal(signal.SIGSTOP)
+
+    def continue_controller(self) -> None:
+        """Let it go on."""
+        self._daemons["slurmctld"].send_signal(signal.SIGCONT)
 
     def kill_node(self, name: str) -> None:
         """SIGKILL to a slurmd; its steps go on."""
@@ -105,7 +117,7 @@ class Cluster:
     # Files and daemons
 
     def _write_files(self) -> None:
-        ports = _free_ports(1 + len(self.nodes))
+        ports = free_ports(1 + len(self.nodes))
         folder = self.folder
         for name in ("munge", "state", "log"):
             (folder / name).mkdir(mode=0o755)
@@ -147,7 +159,6 @@ class Cluster:
             "MpiDefault=none",
             "ReturnToService=2",
             "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
-            "KillWait=5",
             "MinJobAge=300",
             "SwitchType=switch/none",
             "JobCompType=jobcomp/none",
@@ -169,6 +180,7 @@ class Cluster:
             "SelectTypeParameters=CR_CPU",
             "AccountingStorageType=accounting_storage/none",
             "TaskPlugin=task/none",
+            "KillWait=5",
         ]
 
     def _start_all(self) -> None:
@@ -212,12 +224,12 @@ class Cluster:
 
     def _wait_ready(self) -> None:
         end = time.monotonic() + BOUND
-        states: list[str] = []
+        states: dict[str, str] = {}
         while time.monotonic() < end:
             for name in self._daemons:
                 self._check(name)
-            states = self.command("sinfo", "-h", "-N", "-o", "%t").stdout.split()
-            if states == ["idle"] * len(self.nodes):
+            states = self._states()
+            if states == dict.fromkeys(self.nodes, "idle"):
                 return
             time.sleep(0.1)
         raise TimeoutError(f"the nodes are {states}:\n{self._logs()}")
@@ -238,7 +250,8 @@ class Cluster:
                 daemon.wait(timeout=BOUND)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody has."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -10,7 +10,7 @@ from zlaunch.backends.base import Backend
 from zlaunch.backends.slurm import SlurmBackend
 from zlaunch.backends.slurm_words import failed_node
 from zlaunch.insight.job_causes import cause
-from zlaunch.insight.job_ends import Window, judge, on_nodes
+from zlaunch.insight.job_ends import ENDING, Window, judge, on_nodes
 from zlaunch.run.job_end import CANCELLED, ENDED, NODE_FAILED, OUT_OF_MEMORY, JobEnd
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.record import LOST, RunRecord
@@ -59,11 +59,13 @@ def _by_words(job: str, end: JobEnd | None, heard: Mapping[str, str]) -> JobEnd 
     """Add what srun said: that alone is there where Slurm does not answer.
 
     Of memory without cgroups it tells more than the record, in which root has cancelled the step.
+    Without accounting a job that is being ended has no other state than that.
     """
     code = end.code if end is not None and end.code != ENDED else ""
     if OUT_OF_MEMORY in heard and code in {"", CANCELLED}:
         code = OUT_OF_MEMORY
-    code = code or next(iter(heard), "")
+    ending = end is not None and end.state == ENDING
+    code = code or next(iter(heard), CANCELLED if ending else "")
     if not code:
         return None
     end = replace(end or JobEnd(code, job), code=code, words=heard.get(code, ""))

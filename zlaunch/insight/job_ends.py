@@ -24,6 +24,8 @@ from zlaunch.spec.slurm_records import JobRecord, NodeRecord, StepRecord
 
 STEP_NAME = "zlaunch"
 """How zlaunch's own steps are called."""
+ENDING = "COMPLETING"
+"""The state of a job whose processes are told to end."""
 
 _BY_STATE = {
     "TIMEOUT": TIME_LIMIT,
@@ -36,6 +38,8 @@ _BY_STATE = {
     "DEADLINE": ENDED,
     "FAILED": ENDED,
 }
+# Of a job that is being ended only the reason tells how.
+_BY_REASON = {"TimeLimit": TIME_LIMIT, "NodeDown": NODE_FAILED, "NodeFail": NODE_FAILED}
 _APART = 10.0  # seconds between clocks
 
 
@@ -66,11 +70,15 @@ def judge(
     `name_of` gives the name to the number of a user.
     """
     now = controller or record
+    if now.start == record.start and now.over and not record.over:
+        record = replace(record, state=now.state, end=now.end, exit=now.exit)  # is ahead
     code = _BY_STATE.get(record.state, "")
+    if ENDING in (record.state, now.state):
+        code = code or _BY_REASON.get(now.reason, "")
     if now.preempted is not None and now.preempted >= window.began - 1.0:
         code = PREEMPTED
     again = now.start is None or now.start > window.began + _APART
-    if now.restarts and again and code in {"", CANCELLED, ENDED} and record is now:
+    if now.restarts and again and code in {"", CANCELLED, ENDED} and record == now:
         code = REQUEUED
     end = JobEnd(
         code,
