@@ -67,10 +67,10 @@ def status(site: Site, *words: str, **env: str) -> dict[str, Any]:
     return told
 
 
-def started(site: Site, script: str, *ask: str, grace: int = 5) -> str:
+def started(site: Site, script: str, *ask: str) -> str:
     """A job with two ranks that are up."""
     site.write("script.py", script)
-    words = ("multinode", "--cpu", "1", "--grace", str(grace), "script.py")
+    words = ("multinode", "--cpu", "1", "--grace", "5", "script.py")
     job = site.sbatch(*words, ask=("-N2", "--no-requeue", *ask))
     site.await_output(job, "| up", 2)
     return job
@@ -154,10 +154,13 @@ def test_memory_that_runs_out_in_a_step(site: Site) -> None:
 
 
 def test_a_time_limit_with_and_without_a_last_word(site: Site) -> None:
-    """Who obeys ends with 124; the launcher of who does not is killed, and Slurm is asked later."""
+    """A launcher that waits longer than Slurm does is killed with its ranks; Slurm tells later."""
     saves = started(site, WAIT, "--time=1")
     (saved,) = json.loads(zlaunch(site, "ps", "--json"))
-    clings = started(site, STUBBORN, "--time=1", grace=90)
+    site.write("clings.py", STUBBORN)
+    words = ("run", "--cpu", "2", "--grace", "90", "clings.py")
+    clings = site.sbatch(*words, ask=("-N1", "--time=1"))
+    site.await_output(clings, "| up", 2)
     for job in (saves, clings):
         scontrol(site, "update", f"jobid={job}", "EndTime=now+1")
     text = site.await_output(saves, "(exit code 124)")
@@ -170,9 +173,8 @@ def test_a_time_limit_with_and_without_a_last_word(site: Site) -> None:
 
     assert site.await_end(clings) == "TIMEOUT"
     site.nothing_left()
-    lost, other = zlaunch(site, "ps").splitlines()[1:]
-    assert "lost (TIMEOUT)" in lost
-    assert "failed" in other
+    table = zlaunch(site, "ps")
+    assert (table.count(" lost (TIMEOUT) "), table.count(" failed ")) == (1, 1)
     told = status(site)
     assert (told["state"], told["exit_code"]) == ("lost", None)
     assert told["cause"]["code"] == "job-time-limit"
@@ -183,7 +185,7 @@ def test_a_time_limit_with_and_without_a_last_word(site: Site) -> None:
 
 
 def test_a_lost_run_where_slurm_does_not_answer_at_once(site: Site) -> None:
-    job = started(site, STUBBORN, grace=90)
+    job = started(site, STUBBORN)
     site.cluster.command("scancel", "--batch", "--signal=KILL", job)
     site.await_end(job)
     site.cluster.stop_controller()

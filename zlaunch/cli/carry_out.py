@@ -168,14 +168,14 @@ class _OpenRun:
         """Ask how Slurm ended the job, where it may have, which can kill us at any moment."""
         if not self.record.slurm_job or not outcome.exit_code:
             return outcome
-        from zlaunch.cli import job_end
+        from zlaunch.cli.ending_job import may_be_slurms, seen_with_slurm
 
         backend = self._prepared.place.backend
-        if not job_end.may_be_slurms(outcome, backend):
+        if not may_be_slurms(outcome, backend):
             return outcome
         with suppress(InputError):
             self._run.write_record(self.record.ended_with(outcome, ended))
-        return job_end.seen_with_slurm(outcome, backend, self.record)
+        return seen_with_slurm(outcome, backend, self.record)
 
     def _note_placed(self, plan: Plan) -> None:
         """Which GPUs ranks have is known only now."""

@@ -1,79 +1,20 @@
-"""How Slurm ended the job of a run: found out at its end, and later of a run that was lost."""
+"""How Slurm ended the job of a run, found out later where the run was lost."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 
-from zlaunch.backends.base import Backend
-from zlaunch.backends.slurm import SlurmBackend
-from zlaunch.backends.slurm_words import failed_node
 from zlaunch.insight.job_causes import cause
-from zlaunch.insight.job_ends import ENDING, Window, judge, on_nodes
-from zlaunch.run.job_end import CANCELLED, ENDED, NODE_FAILED, OUT_OF_MEMORY, JobEnd
-from zlaunch.run.outcome import Outcome
+from zlaunch.insight.job_ends import Window, judge, on_nodes
+from zlaunch.run.job_end import NODE_FAILED, JobEnd
 from zlaunch.run.record import LOST, RunRecord
 from zlaunch.spec.slurm_records import JobRecord, start_of
 from zlaunch.system.job_ends import keep_job_end, kept_job_end
 from zlaunch.system.rundir import RunDir
 from zlaunch.system.slurm_records import SlurmRecords, user_name
 
-_SECONDS = 4.0  # for all questions of one look
-_PAUSES = (0.2, 0.4)  # seconds until Slurm knows of the end of a step that is over
-_KILL, _TERM = 9, 15
-
-
-# A run that ends now
-
-
-def may_be_slurms(outcome: Outcome, backend: Backend) -> bool:
-    """Whether it may have been Slurm that ended the run: else it is not asked."""
-    if isinstance(backend, SlurmBackend) and backend.ends:
-        return True
-    first = outcome.first_failure
-    if first is not None:
-        return first.exit.signal in (_KILL, _TERM)
-    return outcome.trouble is not None or outcome.stopped_by == _TERM
-
-
-def seen_with_slurm(outcome: Outcome, backend: Backend, record: RunRecord) -> Outcome:
-    """Return the outcome together with how Slurm ended the job, or a step of it, if it did."""
-    heard = backend.ends if isinstance(backend, SlurmBackend) else {}
-    end = _found(record, heard, wait=bool(heard) or outcome.stopped_by is None)
-    return outcome if end is None else outcome.within(end, cause(end).title)
-
-
-def _found(record: RunRecord, heard: Mapping[str, str], *, wait: bool) -> JobEnd | None:
-    slurm, window = SlurmRecords(_SECONDS), Window(record.slurm_since, time.time())
-    end = None
-    for pause in (0.0, *_PAUSES):
-        time.sleep(pause)
-        end = _ask(slurm, record.slurm_job, window)
-        if not wait or (end is not None and end.code):
-            break
-    return _by_words(record.slurm_job, end, heard)
-
-
-def _by_words(job: str, end: JobEnd | None, heard: Mapping[str, str]) -> JobEnd | None:
-    """Add what srun said: that alone is there where Slurm does not answer.
-
-    Of memory without cgroups it tells more than the record, in which root has cancelled the step.
-    Without accounting a job that is being ended has no other state than that.
-    """
-    code = end.code if end is not None and end.code != ENDED else ""
-    if OUT_OF_MEMORY in heard and code in {"", CANCELLED}:
-        code = OUT_OF_MEMORY
-    ending = end is not None and end.state == ENDING
-    code = code or next(iter(heard), CANCELLED if ending else "")
-    if not code:
-        return None
-    end = replace(end or JobEnd(code, job), code=code, words=heard.get(code, ""))
-    node = failed_node(end.words)
-    return replace(end, nodes=end.nodes or (node,)) if code == NODE_FAILED and node else end
-
-
-# A run that was lost
+SECONDS = 4.0
+"""How long Slurm is asked, all questions of one look together."""
 
 
 def job_end_of(run: RunDir, record: RunRecord) -> JobEnd | None:
@@ -87,7 +28,7 @@ def job_end_of(run: RunDir, record: RunRecord) -> JobEnd | None:
     kept = kept_job_end(run)
     if kept is not None:
         return kept
-    end = _ask(SlurmRecords(_SECONDS), record.slurm_job, Window(record.slurm_since))
+    end = ask_slurm(SlurmRecords(SECONDS), record.slurm_job, Window(record.slurm_since))
     if end is not None and end.over:
         keep_job_end(run, end)
     return end
@@ -106,7 +47,7 @@ def job_ends_of(runs: Iterable[tuple[RunDir, RunRecord]]) -> dict[str, JobEnd]:
         elif lost:
             asked.append(record)
     if asked:
-        slurm, jobs = SlurmRecords(_SECONDS), {record.slurm_job for record in asked}
+        slurm, jobs = SlurmRecords(SECONDS), {record.slurm_job for record in asked}
         known = (*slurm.accounted(jobs), *slurm.queued(jobs))
         for record in asked:
             window = Window(record.slurm_since)
@@ -116,7 +57,8 @@ def job_ends_of(runs: Iterable[tuple[RunDir, RunRecord]]) -> dict[str, JobEnd]:
     return ends
 
 
-def _ask(slurm: SlurmRecords, job: str, window: Window) -> JobEnd | None:
+def ask_slurm(slurm: SlurmRecords, job: str, window: Window) -> JobEnd | None:
+    """Return how it ended, or stands, the job in which something was in that window."""
     now = slurm.job(job)
     record = _record(slurm.accounted([job]), job, window, now)
     if record is None:
