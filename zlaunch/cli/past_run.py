@@ -8,9 +8,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from zlaunch.cli.job_end import job_end_of
 from zlaunch.insight.evidence import Cause, Diagnosis, Evidence, RankEnd
-from zlaunch.insight.job_causes import of_evidence
+from zlaunch.run.job_end import JobEnd
 from zlaunch.run.record import RunRecord
 from zlaunch.system.run_stacks import kept_stacks
 from zlaunch.system.rundir import RunDir
@@ -114,6 +113,15 @@ def trouble_of(record: RunRecord) -> Cause | None:
     return Cause("zlaunch-trouble", (), f"zlaunch: {words}") if words else None
 
 
+def job_end_of(run: RunDir, record: RunRecord) -> JobEnd | None:
+    """Return how Slurm ended the job that a run was in, or how that stands, if it tells."""
+    if not record.slurm_job:
+        return None
+    from zlaunch.cli import job_end  # who is in no job does not pay for it
+
+    return job_end.job_end_of(run, record)
+
+
 def diagnosis_of(run: RunDir, record: RunRecord, evidence: Evidence) -> Diagnosis:
     """Judge the evidence, together with what ended the run beside its ranks."""
     from zlaunch.insight.diagnosis import diagnose
@@ -122,6 +130,8 @@ def diagnosis_of(run: RunDir, record: RunRecord, evidence: Evidence) -> Diagnosi
     limit, trouble = limit_of(run, record), trouble_of(record)
     job_end = job_end_of(run, record)
     if job_end is not None and job_end.code:  # its words are the limit too
+        from zlaunch.insight.job_causes import of_evidence
+
         causes = [*diagnosis.causes, *([trouble] if trouble is not None else ())]
         return replace(diagnosis, causes=of_evidence(causes, job_end))
     if limit is not None:  # what ranks print while they are stopped for it is an effect

@@ -8,9 +8,8 @@ from typing import Any
 
 import typer
 
-from zlaunch.cli.job_end import in_words, job_end_of
 from zlaunch.cli.one_run import JsonOption, RunArgument, ask_launcher, ending, find_run, say
-from zlaunch.cli.past_run import diagnosis_of, evidence_of
+from zlaunch.cli.past_run import diagnosis_of, evidence_of, job_end_of
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
@@ -120,6 +119,8 @@ def _device(worker: dict[str, Any]) -> str | None:
 
 def _slurm(record: RunRecord, end: JobEnd | None) -> dict[str, Any] | None:
     if end is not None:
+        from zlaunch.cli.job_end import in_words
+
         return {**end.to_json(), "text": in_words(end)}
     return {"job": record.slurm_job} if record.slurm_job else None
 
