@@ -92,6 +92,14 @@ def test_who_it_was() -> None:
     )  # fmt: skip
 
 
+def test_what_accounting_does_not_know_yet_the_controller_does() -> None:
+    """A job that is cancelled soon has in its first record no owner but root, and no limit."""
+    early = JobRecord("7", "CANCELLED", by="0", owner="0", start=1.0, end=2.0)
+    now = JobRecord("7", "CANCELLED", owner="1000", start=1.0, end=2.0, limit=600.0)
+    end = judge(early, Window(1.0), now, name_of)
+    assert (end.by, end.owner, end.limit) == ("root", "ada", 600.0)
+
+
 def test_nothing_ended_a_job_that_runs_on_or_is_done() -> None:
     for state in ("RUNNING", "COMPLETED"):
         job = JobRecord("7", state, start=1.0, end=2.0)

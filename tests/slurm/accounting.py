@@ -12,7 +12,7 @@ import time
 import cluster as plain
 from cluster import BOUND, PATH, Cluster, free_ports
 
-_PROGRAMS = ("slurmdbd", "mariadbd", "mariadb-install-db")
+_PROGRAMS = ("slurmdbd", "sacct", "mariadbd", "mariadb-install-db", "my_print_defaults")
 _DATABASE = (
     "--no-defaults", "--user=root", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0",
     "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-doublewrite=0",
@@ -25,7 +25,7 @@ def missing() -> str | None:
     lacking = [name for name in _PROGRAMS if shutil.which(name, path=PATH) is None]
     if reason or not lacking:
         return reason
-    return f"needs the packages slurmdbd and mariadb-server-core (no {', '.join(lacking)})"
+    return f"needs slurmdbd, mariadb-server-core and mariadb-client-core (no {', '.join(lacking)})"
 
 
 def memory_can_be_limited() -> bool:

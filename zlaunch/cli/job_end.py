@@ -64,8 +64,9 @@ def ask_slurm(slurm: SlurmRecords, job: str, window: Window) -> JobEnd | None:
     if record is None:
         return None
     end = judge(record, window, now, user_name)
-    look = end.code == NODE_FAILED and record.nodes
-    return on_nodes(end, slurm.nodes(record.nodes)) if look else end
+    nodes = (now.nodes if now else ()) or record.nodes
+    look = end.code == NODE_FAILED and nodes
+    return on_nodes(end, slurm.nodes(nodes)) if look else end
 
 
 def _record(

@@ -80,14 +80,16 @@ def judge(
     again = now.start is None or now.start > window.began + _APART
     if now.restarts and again and code in {"", CANCELLED, ENDED} and record == now:
         code = REQUEUED
+    # Accounting learns whose a job is, and its limits, a moment later than that it was cancelled.
+    owner = now.owner or record.owner
     end = JobEnd(
         code,
         record.job,
         record.state,
         by=name_of(record.by) if record.by else "",
-        owner=name_of(record.owner) if record.owner else "",
+        owner=name_of(owner) if owner else "",
         at=record.end if record.over else None,
-        limit=record.limit or now.limit,
+        limit=now.limit or record.limit,
         memory=now.memory,
         exit=record.exit,
         over=record.over or code == REQUEUED,
