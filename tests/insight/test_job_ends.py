@@ -85,7 +85,9 @@ def test_who_it_was() -> None:
     title = cause(judge(job, window, None, name_of)).title
     assert title == "Slurm's job 7 was cancelled by its user, ada"
     told = cause(judge(replace(job, by="0"), window, None, name_of))
-    assert told.title == "Slurm's job 7 was cancelled by root, whose job it was not (ada's)"
+    assert told.title == "Slurm's job 7 was cancelled by root (the job is ada's)"
+    told = cause(judge(replace(job, by="1001"), window, None, name_of))
+    assert told.title == "Slurm's job 7 was cancelled by 1001, an administrator (the job is ada's)"
     told = cause(judge(replace(job, by=""), window, None, name_of))
     assert (told.title, told.mends) == (
         "Slurm's job 7 was cancelled", ("by whom only Slurm's accounting knows (sacct)",),

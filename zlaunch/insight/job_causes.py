@@ -17,6 +17,7 @@ from zlaunch.run.job_end import (
     JobEnd,
 )
 
+_SYSTEM = frozenset({"root", "slurm"})
 Words = tuple[str, tuple[str, ...]]
 _KILLED = frozenset({"killed", "host-out-of-memory"})
 _EFFECTS = frozenset({*_KILLED, "terminated", "zlaunch-trouble", "peer-lost", "nccl-peer-lost"})
@@ -59,10 +60,11 @@ def _cancelled(end: JobEnd) -> Words:
         return f"{what} was cancelled", ("by whom only Slurm's accounting knows (sacct)",)
     if end.by == end.owner:
         return f"{what} was cancelled by its user, {end.by}", ()
-    whose = f", whose job it was not ({end.owner}'s)" if end.owner else ""
-    return f"{what} was cancelled by {end.by}{whose}", (
-        f"ask {end.by}; where that is root or slurm, it may have been a rule of the cluster's",
-    )
+    whose = f" (the job is {end.owner}'s)" if end.owner else ""
+    if end.by in _SYSTEM:
+        mend = "ask an administrator; it may have been a rule of the cluster's, and nobody himself"
+        return f"{what} was cancelled by {end.by}{whose}", (mend,)
+    return f"{what} was cancelled by {end.by}, an administrator{whose}", (f"ask {end.by}",)
 
 
 def _preempted(end: JobEnd) -> Words:
