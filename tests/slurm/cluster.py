@@ -109,10 +109,29 @@ class Cluster:
         """Let it go on."""
         self._daemons["slurmctld"].send_signal(signal.SIGCONT)
 
-    def kill_node(self, name: str) -> None:
-        """SIGKILL to a slurmd; its steps go on."""
+    def kill_node(self, name: str, job: str) -> None:
+        """SIGKILL to a slurmd, and to who looks after the steps of a job there."""
+        said = self.command("squeue", "-h", "-s", "-j", job, "-o", "%i %N").stdout
+        steps = [line.split()[0] for line in said.splitlines() if line.endswith(f" {name}")]
         self._daemons[name].kill()
         self._daemons[name].wait(timeout=BOUND)
+        for pid in self._stepds(steps):
+            os.kill(pid, signal.SIGKILL)
+
+    def start_node(self, name: str) -> None:
+        """Start its slurmd again."""
+        self._start(name, "slurmd", "-D", "-N", name)
+
+    def _stepds(self, steps: Sequence[str]) -> list[int]:
+        titles = tuple(f"slurmstepd: [{step}]".encode() for step in steps)
+        mine = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                titled = (entry / "cmdline").read_bytes().startswith(titles)
+                if titled and mine in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+        return found
 
     # Files and daemons
 

@@ -24,6 +24,11 @@ signal.signal(signal.SIGTERM, end)
 print("up", flush=True)
 time.sleep(600)
 """
+PLAIN = """
+import time
+print("up", flush=True)
+time.sleep(600)
+"""
 STUBBORN = """
 import signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -105,6 +110,10 @@ ENDS: dict[str, tuple[Callable[[Site, str], Any], tuple[str, int, str], str]] = 
         lambda site, job: site.cluster.command("scancel", job), ("stopped", 143, "job-cancelled"),
         "Slurm's job {job} was cancelled by its user, root",
     ),
+    "cancelled, and ranks die at once": (
+        lambda site, job: site.cluster.command("scancel", job), ("stopped", 143, "job-cancelled"),
+        "Slurm's job {job} was cancelled by its user, root",
+    ),
     "a step is cancelled": (
         cancel_step, ("stopped", 143, "job-cancelled"),
         "step {step} on n2 of Slurm's job {job} was cancelled by its user, root",
@@ -127,7 +136,7 @@ ENDS: dict[str, tuple[Callable[[Site, str], Any], tuple[str, int, str], str]] = 
 @pytest.mark.parametrize("how", ENDS)
 def test_each_end_is_told_apart(site: Site, how: str) -> None:
     act, (state, code, cause), title = ENDS[how]
-    job = started(site, WAIT)
+    job = started(site, PLAIN if how.endswith("die at once") else WAIT)
     act(site, job)
     text = site.await_output(job, f"(exit code {code})")
     told = status(site)
@@ -151,6 +160,21 @@ def test_memory_that_runs_out_in_a_step(site: Site) -> None:
     assert told["cause"] == {"code": "job-out-of-memory", "ranks": [1], "title": title}
     assert f"cause: {title}\n" in text
     assert "less in host memory" in text
+
+
+def test_a_node_that_is_gone_without_a_word(site: Site) -> None:
+    """Slurm does not know it yet, so nothing is made of its record."""
+    site.write("script.py", WAIT)
+    words = ("multinode", "--cpu", "1", "--grace", "5", "--heartbeat", "3", "script.py")
+    job = site.sbatch(*words, ask=("-N2", "--no-requeue"))
+    site.await_output(job, "| up", 2)
+    site.cluster.kill_node("n2", job)
+    text = site.await_output(job, "(exit code 125)")
+    assert "the agent on n2 was not heard of for 3 s" in text
+    assert "n1:0 | saved" in text
+    assert status(site)["slurm"] == {"job": job}
+    site.nothing_left()
+    site.cluster.start_node("n2")
 
 
 def test_a_time_limit_with_and_without_a_last_word(site: Site) -> None:

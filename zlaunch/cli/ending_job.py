@@ -33,8 +33,11 @@ def may_be_slurms(outcome: Outcome, backend: Backend) -> bool:
 
 def seen_with_slurm(outcome: Outcome, backend: Backend, record: RunRecord) -> Outcome:
     """Return the outcome together with how Slurm ended the job, or a step of it, if it did."""
+    by_steps = isinstance(backend, SlurmBackend)
     heard = backend.ends if isinstance(backend, SlurmBackend) else {}
-    end = _found(record, heard, wait=bool(heard) or outcome.stopped_by is None)
+    # Of its batch script Slurm knows nothing as long as that is us.
+    wait = by_steps and (bool(heard) or outcome.stopped_by is None)
+    end = _found(record, heard, wait=wait)
     return outcome if end is None else outcome.within(end, cause(end).title)
 
 
@@ -44,7 +47,7 @@ def _found(record: RunRecord, heard: Mapping[str, str], *, wait: bool) -> JobEnd
     for pause in (0.0, *_PAUSES):
         time.sleep(pause)
         end = ask_slurm(slurm, record.slurm_job, window)
-        if not wait or (end is not None and end.code):
+        if not wait or (end is not None and (end.code or end.state == ENDING)):
             break
     return _by_words(record.slurm_job, end, heard)
 

@@ -75,7 +75,8 @@ def judge(
     code = _BY_STATE.get(record.state, "")
     if ENDING in (record.state, now.state):
         code = code or _BY_REASON.get(now.reason, "")
-    if now.preempted is not None and now.preempted >= window.began - 1.0:
+    asked = now.preempted is not None and now.preempted >= window.began - 1.0
+    if asked and code not in {TIME_LIMIT, NODE_FAILED, OUT_OF_MEMORY}:
         code = PREEMPTED
     again = now.start is None or now.start > window.began + _APART
     if now.restarts and again and code in {"", CANCELLED, ENDED} and record == now:
