@@ -84,15 +84,11 @@ class Cluster:
         end = time.monotonic() + BOUND
         while time.monotonic() < end:
             jobs = self.command("squeue", "-h").stdout.strip()
-            states = self._states()
-            if not jobs and states == dict.fromkeys(self.nodes, "idle"):
+            states = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
+            if not jobs and states == ["idle"] * len(self.nodes):
                 return
             time.sleep(0.1)
         raise TimeoutError(f"jobs: {jobs!r}, nodes: {states}")
-
-    def _states(self) -> dict[str, str]:
-        lines = self.command("sinfo", "-h", "-N", "-o", "%N %t").stdout.splitlines()
-        return dict(line.split() for line in lines)
 
     def cancel_all(self) -> None:
         """End whatever a test has left."""
@@ -243,12 +239,12 @@ class Cluster:
 
     def _wait_ready(self) -> None:
         end = time.monotonic() + BOUND
-        states: dict[str, str] = {}
+        states: list[str] = []
         while time.monotonic() < end:
             for name in self._daemons:
                 self._check(name)
-            states = self._states()
-            if states == dict.fromkeys(self.nodes, "idle"):
+            states = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
+            if states == ["idle"] * len(self.nodes):
                 return
             time.sleep(0.1)
         raise TimeoutError(f"the nodes are {states}:\n{self._logs()}")

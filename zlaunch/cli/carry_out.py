@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -165,7 +165,7 @@ class _OpenRun:
         return outcome, summary
 
     def _seen_with_slurm(self, outcome: Outcome, ended: float) -> Outcome:
-        """Ask how Slurm ended the job, where it may have, which can kill us at any moment."""
+        """Ask how Slurm ended the job, where it may have."""
         if not self.record.slurm_job or not outcome.exit_code:
             return outcome
         from zlaunch.cli.ending_job import may_be_slurms, seen_with_slurm
@@ -173,9 +173,7 @@ class _OpenRun:
         backend = self._prepared.place.backend
         if not may_be_slurms(outcome, backend):
             return outcome
-        with suppress(InputError):
-            self._run.write_record(self.record.ended_with(outcome, ended))
-        return seen_with_slurm(outcome, backend, self.record)
+        return seen_with_slurm(outcome, backend, self._run, self.record, ended)
 
     def _note_placed(self, plan: Plan) -> None:
         """Which GPUs ranks have is known only now."""

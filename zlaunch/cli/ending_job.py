@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from zlaunch.backends.base import Backend
 from zlaunch.backends.slurm import SlurmBackend
 from zlaunch.backends.slurm_words import failed_node
 from zlaunch.cli.job_end import SECONDS, ask_slurm
+from zlaunch.errors import InputError
 from zlaunch.insight.job_causes import cause
 from zlaunch.insight.job_ends import ENDING, Window
 from zlaunch.run.job_end import CANCELLED, ENDED, NODE_FAILED, OUT_OF_MEMORY, JobEnd
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.record import RunRecord
+from zlaunch.system.rundir import RunDir
 from zlaunch.system.slurm_records import SlurmRecords
 
 _PAUSES = (0.2, 0.4)  # seconds until Slurm knows of the end of a step that is over
@@ -31,8 +34,15 @@ def may_be_slurms(outcome: Outcome, backend: Backend) -> bool:
     return outcome.trouble is not None or outcome.stopped_by == _TERM
 
 
-def seen_with_slurm(outcome: Outcome, backend: Backend, record: RunRecord) -> Outcome:
-    """Return the outcome together with how Slurm ended the job, or a step of it, if it did."""
+def seen_with_slurm(
+    outcome: Outcome, backend: Backend, run: RunDir, record: RunRecord, ended: float
+) -> Outcome:
+    """Return the outcome together with how Slurm ended the job, or a step of it, if it did.
+
+    Without that it is written down before, since Slurm may kill us at any moment.
+    """
+    with suppress(InputError):
+        run.write_record(record.ended_with(outcome, ended))
     by_steps = isinstance(backend, SlurmBackend)
     heard = backend.ends if isinstance(backend, SlurmBackend) else {}
     # Of its batch script Slurm knows nothing as long as that is us.

@@ -36,11 +36,11 @@ def unplanned_record(request: Request, run: RunDir, env: Mapping[str, str]) -> R
         cwd=working_directory(),
         world_size=0,
         plan={},
+        slurm_job=job_of(request.many, env),
+        slurm_since=time.time(),
         launcher_pid=os.getpid(),
         version=__version__,
         host=socket.gethostname(),
-        slurm_job=job_of(request.many, env),
-        slurm_since=time.time(),
     )
 
 

@@ -6,14 +6,16 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zlaunch.insight.evidence import Cause, Diagnosis, Evidence, RankEnd
-from zlaunch.run.job_end import JobEnd
 from zlaunch.run.record import RunRecord
 from zlaunch.system.run_stacks import kept_stacks
 from zlaunch.system.rundir import RunDir
 from zlaunch.system.tail import last_lines
+
+if TYPE_CHECKING:
+    from zlaunch.run.job_end import JobEnd
 
 _LINES = 2000  # of a rank
 _FEW = 300  # of a rank that did not fail, where there are many

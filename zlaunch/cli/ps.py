@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,10 +17,12 @@ from zlaunch.cli.queue import print_queue
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import duration
-from zlaunch.run.job_end import JobEnd
 from zlaunch.run.record import LOST, RUNNING, RunRecord
 from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
+
+if TYPE_CHECKING:
+    from zlaunch.run.job_end import JobEnd
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -88,6 +90,28 @@ def _waits_for(record: RunRecord) -> str:
     return run.waits_for() if record.state == RUNNING else ""
 
 
+def _summary(record: RunRecord, end: JobEnd | None) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "state": record.shown_state,
+        "gathering": record.gathering,
+        "waits_for": _waits_for(record) or None,
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.started)),
+        "world_size": record.world_size,
+        "exit_code": record.exit_code,
+        "seconds": round(_seconds(record), 3),
+        "command": list(record.command),
+        "cwd": record.cwd,
+        "slurm": None if end is None else end.to_json(),
+    }
+
+
+def _seconds(record: RunRecord) -> float:
+    now = time.time() if record.state == RUNNING else record.started
+    return (record.ended or now) - record.started
+
+
 def _job_ends(records: list[RunRecord]) -> dict[str, JobEnd]:
     """How Slurm ended the jobs of runs; nobody is asked where no run was lost in one."""
     jobs = [record for record in records if record.slurm_job and record.state != RUNNING]
@@ -97,28 +121,6 @@ def _job_ends(records: list[RunRecord]) -> dict[str, JobEnd]:
 
     store = RunStore(home_directory(os.environ))
     return job_ends_of((store.run(record.id), record) for record in jobs)
-
-
-def _summary(record: RunRecord, end: JobEnd | None) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "name": record.name,
-        "state": record.shown_state,
-        "gathering": record.gathering,
-        "waits_for": _waits_for(record) or None,
-        "slurm": None if end is None else end.to_json(),
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.started)),
-        "world_size": record.world_size,
-        "exit_code": record.exit_code,
-        "seconds": round(_seconds(record), 3),
-        "command": list(record.command),
-        "cwd": record.cwd,
-    }
-
-
-def _seconds(record: RunRecord) -> float:
-    now = time.time() if record.state == RUNNING else record.started
-    return (record.ended or now) - record.started
 
 
 def _print_table(records: list[RunRecord]) -> None:
