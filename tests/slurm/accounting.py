@@ -8,11 +8,14 @@ import shutil
 import socket
 import subprocess
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import cluster as plain
 from cluster import BOUND, PATH, Cluster, free_ports
 
 _PROGRAMS = ("slurmdbd", "sacct", "mariadbd", "mariadb-install-db", "my_print_defaults")
+_CGROUPS = Path("/sys/fs/cgroup/memory")
 _DATABASE = (
     "--no-defaults", "--user=root", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0",
     "--innodb-log-file-size=8M", "--innodb-buffer-pool-size=32M", "--innodb-doublewrite=0",
@@ -30,7 +33,7 @@ def missing() -> str | None:
 
 def memory_can_be_limited() -> bool:
     """Whether task/cgroup can make its groups here."""
-    return os.access("/sys/fs/cgroup/memory/cgroup.procs", os.W_OK)
+    return os.access(_CGROUPS / "cgroup.procs", os.W_OK)
 
 
 class AccountedCluster(Cluster):
@@ -47,12 +50,15 @@ class AccountedCluster(Cluster):
             f"TaskPlugin={'task/cgroup' if memory_can_be_limited() else 'task/none'}",
             "JobAcctGatherType=jobacct_gather/linux",
             "KillWait=2",
+            # Groups of jobs are named by node and job; another such cluster may be on this machine.
+            f"FirstJobId={self._first_job}",
             "PreemptType=preempt/partition_prio",
             "PreemptMode=CANCEL",
             f"PartitionName=first Nodes={','.join(self.nodes)} PriorityTier=9",
         ]
 
     def _write_files(self) -> None:
+        self._first_job = 1000 + secrets.randbelow(1_000_000)
         self._dbd_port, self._database_port = free_ports(2)
         super()._write_files()
         cgroups = "CgroupPlugin=cgroup/v1\nCgroupAutomount=no\nConstrainRAMSpace=yes\n"
@@ -77,6 +83,17 @@ class AccountedCluster(Cluster):
         path = self.folder / "slurmdbd.conf"
         path.write_text("\n".join(conf) + "\n")
         path.chmod(0o600)
+
+    def _stop_all(self) -> None:
+        """Slurm leaves the groups of jobs that it had to kill."""
+        super()._stop_all()
+        mine = range(self._first_job, self._first_job + 1000)
+        jobs = [p for p in _CGROUPS.glob("slurm_n*/uid_*/job_*") if int(p.name[4:]) in mine]
+        groups = [Path(group) for job in jobs for group, *_ in os.walk(job, topdown=False)]
+        above = [parent for job in jobs for parent in (job.parent, job.parent.parent)]
+        for group in (*groups, *above):
+            with suppress(OSError):  # another cluster may still use it
+                group.rmdir()
 
     def _start_accounting(self) -> None:
         data, sql = self.folder / "database", self.folder / "database.sql"
