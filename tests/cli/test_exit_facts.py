@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zlaunch.launcher.exit_facts import VARIABLES, exit_facts
+from zlaunch.run.job_end import JobEnd
 from zlaunch.run.messages import Exit, Exited
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.record import RUNNING, RunRecord
@@ -55,6 +56,13 @@ def test_this_machine_is_called_by_its_name_and_a_signal_is_a_cause() -> None:
     assert told["ZLAUNCH_FIRST_FAILURE_HOST"] == "here"
     assert told["ZLAUNCH_CAUSE"] == "signal 9"
     assert told["ZLAUNCH_EXIT_CODE"] == "137"
+
+
+def test_what_slurm_did_is_the_cause_of_a_stop() -> None:
+    end = JobEnd("job-cancelled", "7")
+    told = facts(Outcome({}, attempts=1).within(end, "cancelled"), "cancelled by root")
+    assert (told["ZLAUNCH_STATE"], told["ZLAUNCH_EXIT_CODE"]) == ("stopped", "143")
+    assert told["ZLAUNCH_CAUSE"] == "cancelled by root"
 
 
 def test_a_stop_a_limit_and_trouble_are_causes() -> None:

@@ -156,6 +156,16 @@ RUNNING: dict[str, tuple[list[Timed], list[float], int]] = {
         [GRACE],
         125,
     ),
+    "agent lost, and then a scheduler takes the job back": (
+        [NODE1_LOST, TERM, killed(0, 15), killed(1, 15), *closed(0, 1)],
+        [GRACE],
+        125,
+    ),
+    "agent lost, and TERM twice": (
+        [NODE1_LOST, TERM, TERM, killed(0), killed(1), *closed(0, 1)],
+        [GRACE, 0.0],
+        143,
+    ),
     "agent lost, the others end well all the same": (
         [NODE1_LOST, end(0), end(1), *closed(0, 1)],
         [GRACE],

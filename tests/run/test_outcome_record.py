@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from zlaunch.run.job_end import JobEnd
 from zlaunch.run.messages import Exit, Exited
 from zlaunch.run.outcome import Attempt, Outcome
 from zlaunch.run.record import RunRecord
@@ -14,6 +15,7 @@ from zlaunch.run.record import RunRecord
 CLEAN = Exited(0, Exit(code=0), 3.0)
 FAILED = Exited(1, Exit(code=3), 4.0)
 KILLED = Exited(2, Exit(signal=9), 5.0)
+SLURMS = Exited(2, Exit(signal=15), 5.0)
 ALL_CLEAN = {0: CLEAN, 1: replace(CLEAN, rank=1)}
 
 OUTCOMES = {
@@ -30,6 +32,46 @@ OUTCOMES = {
     "failed, and trouble": (Outcome({1: FAILED}, FAILED, trouble="agent lost"), 3, "failed"),
     "a limit ran out": (Outcome({2: KILLED}, limit="--exit-limit"), 124, "failed"),
     "a limit ran out, then INT": (Outcome({}, stopped_by=2, limit="late"), 124, "failed"),
+    "Slurm's time limit": (
+        Outcome(ALL_CLEAN, stopped_by=15).within(JobEnd("job-time-limit", "7"), "it has come"),
+        124,
+        "failed",
+    ),
+    "a job was cancelled, and its signal was at a rank first": (
+        Outcome({2: SLURMS}, SLURMS).within(JobEnd("job-cancelled", "7"), "cancelled"),
+        143,
+        "stopped",
+    ),
+    "a step was cancelled": (
+        Outcome(ALL_CLEAN, trouble="n2").within(JobEnd("job-cancelled", "7"), "cancelled"),
+        143,
+        "stopped",
+    ),
+    "a rank had failed before the job was cancelled": (
+        Outcome({1: FAILED}, FAILED).within(JobEnd("job-cancelled", "7", at=60.0), "cancelled"),
+        3,
+        "failed",
+    ),
+    "a rank that fails as it is told to end": (
+        Outcome({1: FAILED}, FAILED).within(JobEnd("job-preempted", "7", at=4.5), "preempted"),
+        143,
+        "stopped",
+    ),
+    "a node failed, and Slurm's signal came": (
+        Outcome(ALL_CLEAN, stopped_by=15).within(JobEnd("node-failed", "7"), "n2 failed"),
+        125,
+        "failed",
+    ),
+    "memory ran out for a rank": (
+        Outcome({2: KILLED}, KILLED).within(JobEnd("job-out-of-memory", "7"), "no memory"),
+        137,
+        "failed",
+    ),
+    "memory ran out for an agent": (
+        Outcome({}, trouble="n2").within(JobEnd("job-out-of-memory", "7"), "no memory"),
+        125,
+        "failed",
+    ),
     "an end that nobody claimed": (Outcome({0: CLEAN, 2: KILLED}), 125, "failed"),
 }
 
@@ -76,6 +118,7 @@ def test_what_is_kept_of_the_outcome() -> None:
         "trouble": "slow",
         "limit": None,
         "attempts": 2,
+        "slurm": None,
         "exits": {
             "0": {"code": 0, "signal": None, "at": 3.0},
             "1": {"code": 3, "signal": None, "at": 4.0, "told": False, "signs": {}},

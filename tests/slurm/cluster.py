@@ -84,7 +84,7 @@ class Cluster:
         end = time.monotonic() + BOUND
         while time.monotonic() < end:
             jobs = self.command("squeue", "-h").stdout.strip()
-            states = self.command("sinfo", "-h", "-N", "-o", "%t").stdout.split()
+            states = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
             if not jobs and states == ["idle"] * len(self.nodes):
                 return
             time.sleep(0.1)
@@ -97,15 +97,42 @@ class Cluster:
             self.command("scancel", *jobs)
         self.wait_idle()
 
-    def kill_node(self, name: str) -> None:
-        """SIGKILL to a slurmd; its steps go on."""
+    def stop_controller(self) -> None:
+        """SIGSTOP to slurmctld: it answers nobody until `continue_controller`."""
+        self._daemons["slurmctld"].send_signal(signal.SIGSTOP)
+
+    def continue_controller(self) -> None:
+        """Let it go on."""
+        self._daemons["slurmctld"].send_signal(signal.SIGCONT)
+
+    def kill_node(self, name: str, job: str) -> None:
+        """SIGKILL to a slurmd, and to who looks after the steps of a job there."""
+        said = self.command("squeue", "-h", "-s", "-j", job, "-o", "%i %N").stdout
+        steps = [line.split()[0] for line in said.splitlines() if line.endswith(f" {name}")]
         self._daemons[name].kill()
         self._daemons[name].wait(timeout=BOUND)
+        for pid in self._stepds(steps):
+            os.kill(pid, signal.SIGKILL)
+
+    def start_node(self, name: str) -> None:
+        """Start its slurmd again."""
+        self._start(name, "slurmd", "-D", "-N", name)
+
+    def _stepds(self, steps: Sequence[str]) -> list[int]:
+        titles = tuple(f"slurmstepd: [{step}]".encode() for step in steps)
+        mine = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                titled = (entry / "cmdline").read_bytes().startswith(titles)
+                if titled and mine in (entry / "environ").read_bytes():
+                    found.append(int(entry.name))
+        return found
 
     # Files and daemons
 
     def _write_files(self) -> None:
-        ports = _free_ports(1 + len(self.nodes))
+        ports = free_ports(1 + len(self.nodes))
         folder = self.folder
         for name in ("munge", "state", "log"):
             (folder / name).mkdir(mode=0o755)
@@ -121,6 +148,7 @@ class Cluster:
                 f"Port={port} CPUs={self._cpus} RealMemory=2000{gres}"
             )
         conf = [
+            *self._settings(),
             "ClusterName=zlaunchtest",
             "MailProg=/bin/true",
             f"SlurmctldHost={socket.gethostname()}(127.0.0.1)",
@@ -140,19 +168,15 @@ class Cluster:
             "SlurmdDebug=info",
             # Nothing of the machine's cgroups is touched; a job's processes are a tree.
             "ProctrackType=proctrack/linuxproc",
-            "TaskPlugin=task/none",
             "SlurmdParameters=config_overrides",
             "SelectType=select/cons_tres",
-            "SelectTypeParameters=CR_CPU",
             "GresTypes=gpu",
             "MpiDefault=none",
             "ReturnToService=2",
             "SchedulerParameters=batch_sched_delay=0,sched_interval=1",
-            "KillWait=5",
             "MinJobAge=300",
             "SwitchType=switch/none",
             "JobCompType=jobcomp/none",
-            "AccountingStorageType=accounting_storage/none",
             *nodes,
             f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES DefaultTime=10",
         ]
@@ -164,6 +188,15 @@ class Cluster:
         ]
         (folder / "gres.conf").write_text("\n".join(gres) + "\n")
         (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
+
+    def _settings(self) -> list[str]:
+        """What another kind of cluster has in another way."""
+        return [
+            "SelectTypeParameters=CR_CPU",
+            "AccountingStorageType=accounting_storage/none",
+            "TaskPlugin=task/none",
+            "KillWait=5",
+        ]
 
     def _start_all(self) -> None:
         munge = self.folder / "munge"
@@ -178,9 +211,13 @@ class Cluster:
             if time.monotonic() > end:
                 raise TimeoutError("munged makes no socket")
             time.sleep(0.02)
+        self._start_accounting()
         self._start("slurmctld", "slurmctld", "-D", "-c")
         for name in self.nodes:
             self._start(name, "slurmd", "-D", "-N", name)
+
+    def _start_accounting(self) -> None:
+        """Nothing is kept here beside what slurmctld remembers."""
 
     def _start(self, name: str, *words: str) -> None:
         # The kernel ends it with the thread that started it: a killed test run leaves none behind.
@@ -206,7 +243,7 @@ class Cluster:
         while time.monotonic() < end:
             for name in self._daemons:
                 self._check(name)
-            states = self.command("sinfo", "-h", "-N", "-o", "%t").stdout.split()
+            states = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
             if states == ["idle"] * len(self.nodes):
                 return
             time.sleep(0.1)
@@ -228,7 +265,8 @@ class Cluster:
                 daemon.wait(timeout=BOUND)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody has."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -169,7 +169,19 @@ def test_scancel_lets_ranks_save_and_leaves_nothing(site: Site, way: str) -> Non
         out = err = site.await_output(job, "was stopped by SIGTERM (exit code 143)")
     assert out.count("| saved") == 4
     assert err.count("zlaunch: Slurm: the job") == 1
+    assert f"zlaunch: cause: Slurm's job {job} was cancelled\n" in err  # without accounting
     assert "srun:" not in out
+    site.nothing_left()
+
+
+def test_a_run_on_the_node_of_the_batch_script_is_told_of_its_job_too(site: Site) -> None:
+    site.write("wait.py", WAIT)
+    job = site.sbatch("run", "--cpu", "2", "wait.py", ask=("-N1",))
+    site.await_output(job, "| up", 2)
+    site.cluster.command("scancel", job)
+    text = site.await_output(job, "(exit code 143)")
+    assert text.count("| saved") == 2
+    assert f"zlaunch: cause: Slurm's job {job} was cancelled\n" in text
     site.nothing_left()
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from zlaunch.backends.slurm_words import told, why_lost, without_noise
+from zlaunch.backends.slurm_words import ends, failed_node, told, why_lost, without_noise
 from zlaunch.launcher.time_left import read_end
 from zlaunch.system.slurm_job import read_gpus
 
@@ -44,6 +44,23 @@ from zlaunch.system.slurm_job import read_gpus
 )
 def test_the_end_of_a_job_is_told(line: str, meaning: str) -> None:
     assert list(told(f"other words\n{line}\n")) == [f"Slurm: {meaning} ({line})"]
+
+
+def test_the_same_as_codes() -> None:
+    lines = (
+        "slurmstepd-n2: error: *** STEP 17.1 ON n2 CANCELLED AT 2026-12-01T00:40:20 ***",
+        "srun: error: Node failure on n2",
+        "slurmstepd-n2: error: Detected 1 oom-kill event(s) in StepId=25.1. Some of your ...",
+        "slurmstepd-n1: error: Exceeded job memory limit",
+        "srun: Job 9 step creation temporarily disabled, retrying",
+    )
+    assert list(ends("\n".join(lines))) == [
+        ("job-cancelled", lines[0]),
+        ("node-failed", lines[1]),
+        ("job-out-of-memory", lines[2]),
+        ("job-out-of-memory", lines[3]),
+    ]
+    assert [failed_node(line) for line in lines[:2]] == ["", "n2"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 
 from zlaunch.backends.process import ProcessLink
 from zlaunch.backends.remote import Entrance, explain_failure
-from zlaunch.backends.slurm_words import told, why_lost, without_noise
+from zlaunch.backends.slurm_words import ends, failed_node, told, why_lost, without_noise
 from zlaunch.spec.slurm_variables import GPU_OPTIONS, for_srun, names_of_task
 
 # One step a node, beside whatever other steps the job has. It takes the node's whole share of
@@ -17,10 +19,14 @@ _STEP = (
     # Without it slurmstepd keeps what is no whole line; it gives stdout a terminal in raw mode.
     "--unbuffered",
 )
+_LAST_WORDS = 64 << 10  # bytes
 
 
 class SlurmLink(ProcessLink):
-    """A link through an srun process; `said` is what was told of the job already."""
+    """A link through an srun process.
+
+    `said` is what was told of the job already, `ended` how Slurm's words say that it was ended.
+    """
 
     def __init__(
         self,
@@ -30,8 +36,10 @@ class SlurmLink(ProcessLink):
         greeting: bytes,
         env: Mapping[str, str],
         said: set[str],
+        ended: dict[str, str],
     ) -> None:
         self._said = said
+        self._ends = ended
         super().__init__(argv, host, greeting=greeting, remote=True, env=env)
 
     def explain(self, how: str, words: str, began: bool) -> str:
@@ -43,13 +51,30 @@ class SlurmLink(ProcessLink):
 
     def heard(self, words: str) -> tuple[str, ...]:
         """Return what these words tell of the job, once for all nodes."""
+        self._note(words)
         new = [line for line in told(words) if line.partition(" (")[0] not in self._said]
         self._said.update(line.partition(" (")[0] for line in new)
         return tuple(new)
 
+    def close(self, timeout: float) -> str:
+        """Hear also what slurmstepd says of a step that is over: that memory had run out in it."""
+        self.hang_up()
+        if self._ends_within(timeout):
+            with suppress(BlockingIOError):
+                self._note(os.read(self.errors, _LAST_WORDS).decode(errors="replace"))
+        return super().close(0.0)
+
+    def _note(self, words: str) -> None:
+        for code, line in ends(words):
+            if code not in self._ends or failed_node(line):  # which node is worth knowing
+                self._ends[code] = line
+
 
 class SlurmBackend:
-    """Reaches each node by one srun; they start side by side."""
+    """Reaches each node by one srun; they start side by side.
+
+    `ends` has how Slurm's words say that it ended the job or a step: code and line.
+    """
 
     def __init__(
         self,
@@ -69,12 +94,15 @@ class SlurmBackend:
         self._entrances = entrances
         self._env = for_srun(env)
         self._said: set[str] = set()
+        self.ends: dict[str, str] = {}
 
     def open(self, node_rank: int, host: str) -> SlurmLink:
         """Start an srun process."""
         greeting = self._entrances[node_rank].greeting(node_rank)
         argv = self.argv(node_rank, host)
-        return SlurmLink(argv, host, greeting=greeting, env=self._env, said=self._said)
+        return SlurmLink(
+            argv, host, greeting=greeting, env=self._env, said=self._said, ended=self.ends
+        )
 
     def argv(self, node_rank: int, host: str) -> list[str]:
         """The command line of srun; what is about its own task is kept from the ranks."""

@@ -6,23 +6,34 @@ Their words come beside the link, line by line; nothing of a rank's comes there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from zlaunch.run.job_end import (
+    CANCELLED,
+    NODE_FAILED,
+    OUT_OF_MEMORY,
+    PREEMPTED,
+    REQUEUED,
+    TIME_LIMIT,
+)
 
 _SAYS = re.compile(r"(?:srun|slurmstepd(?:-[\w.-]+)?): (?:error: |fatal: )?(?P<text>.*)")
 
 # What ends a run from outside: told when it is heard, while ranks may still write a checkpoint.
 _ENDS = (
-    (r"\*\*\* .*DUE TO TIME LIMIT", "the job's time limit has come"),
-    (r"\*\*\* .*DUE TO PREEMPTION", "the job was preempted: another one takes its nodes"),
-    (r"\*\*\* .*DUE TO NODE FAILURE", "a node of the job has failed"),
-    (r"\*\*\* .*DUE TO JOB REQUEUE", "the job was put back into the queue"),
-    (r"\*\*\* STEP .*CANCELLED", "the job, or this step of it, was cancelled"),
-    (r"\*\*\* JOB .*CANCELLED", "the job was cancelled"),
-    (r"Node failure on (?P<node>\S+)", "node {node} has failed"),
-    (r"Detected \d+ oom[_-]kill", "memory ran out, and the kernel killed a process"),
-    (r"Some of (?:your|the step) (?:processes|tasks) .*(?:OOM|killed by)", "memory ran out"),
-    (r"Exceeded (?:job|step) memory limit", "the job's memory limit was exceeded"),
-)
+    (r"\*\*\* .*DUE TO TIME LIMIT", "the job's time limit has come", TIME_LIMIT),
+    (r"\*\*\* .*DUE TO PREEMPTION", "the job was preempted: another one takes its nodes",
+     PREEMPTED),
+    (r"\*\*\* .*DUE TO NODE FAILURE", "a node of the job has failed", NODE_FAILED),
+    (r"\*\*\* .*DUE TO JOB REQUEUE", "the job was put back into the queue", REQUEUED),
+    (r"\*\*\* STEP .*CANCELLED", "the job, or this step of it, was cancelled", CANCELLED),
+    (r"\*\*\* JOB .*CANCELLED", "the job was cancelled", CANCELLED),
+    (r"Node failure on (?P<node>\S+)", "node {node} has failed", NODE_FAILED),
+    (r"Detected \d+ oom[_-]kill", "memory ran out, and the kernel killed a process", OUT_OF_MEMORY),
+    (r"Some of (?:your|the step) (?:processes|tasks) .*(?:OOM|killed by)", "memory ran out",
+     OUT_OF_MEMORY),
+    (r"Exceeded (?:job|step) memory limit", "the job's memory limit was exceeded", OUT_OF_MEMORY),
+)  # fmt: skip
 _OVER = "the job is over; `unset SLURM_JOB_ID` to go on without one"
 # Why there is no agent.
 _REFUSES = (
@@ -59,6 +70,19 @@ def told(words: str) -> Iterator[str]:
     yield from (f"Slurm: {meaning} ({line})" for meaning, line in _read(words, _ENDS))
 
 
+def ends(words: str) -> Iterator[tuple[str, str]]:
+    """Yield how they say that Slurm ended the job or a step, as a code, and Slurm's own line."""
+    codes = {meaning: code for _, meaning, code in _ENDS}
+    for meaning, line in _read(words, _ENDS):
+        yield codes.get(meaning, NODE_FAILED), line  # a meaning with a node's name is none of them
+
+
+def failed_node(line: str) -> str:
+    """Which node has failed, where this line of Slurm's says so; else ""."""
+    found = re.search(r"Node failure on (\S+)", line)
+    return found[1] if found else ""
+
+
 def why_lost(words: str) -> str | None:
     """Say why there is no agent, or none any more; None where Slurm does not."""
     for meaning, line in _read(words, (*_REFUSES, *_ENDS)):
@@ -77,11 +101,11 @@ def without_noise(words: str) -> str:
     return "\n".join(kept).strip()
 
 
-def _read(words: str, table: tuple[tuple[str, str], ...]) -> Iterator[tuple[str, str]]:
+def _read(words: str, table: Sequence[tuple[str, ...]]) -> Iterator[tuple[str, str]]:
     for line in words.splitlines():
         said = _SAYS.match(line.strip())
-        for sign, meaning in table if said else ():
-            match = re.match(sign, said["text"]) if said else None
+        for row in table if said else ():
+            match = re.match(row[0], said["text"]) if said else None
             if match is not None:
-                yield meaning.format(**match.groupdict()), line.strip()
+                yield row[1].format(**match.groupdict()), line.strip()
                 break

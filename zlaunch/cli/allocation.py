@@ -59,6 +59,17 @@ def for_one(backend: RunBackend, env: Mapping[str, str] | None = None) -> ManyHo
     return ManyHosts(allocation=found.first, alone=True)
 
 
+def job_of(many: ManyHosts | None, env: Mapping[str, str]) -> str:
+    """The job that the ranks of a run are in, or its launcher; "" for none."""
+    if many is not None and many.allocation is not None:
+        return many.allocation.job
+    try:
+        found = find_allocation(env)
+    except InputError:
+        return ""
+    return found.job if found is not None and found.here else ""
+
+
 def job_time(
     allocation: Allocation | None, loop: Loop, say: Callable[[str], None], forwarding: Forwarding
 ) -> TimeLeft | None:

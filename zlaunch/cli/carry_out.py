@@ -145,8 +145,9 @@ class _OpenRun:
     def tell_the_end(self, outcome: Outcome, pids: Mapping[int, int]) -> tuple[Outcome, str]:
         """Say and write down how it ended; return that, with what is known of the cause."""
         ended = time.time()
+        outcome = self._seen_with_slurm(outcome, ended)
         untold = report.untold(outcome.trouble, self._told)
-        if untold:
+        if untold and outcome.job_end is None:  # that says it
             self._console.say(untold, "error")
         for line in report.attempts(outcome):
             self._console.say(line)
@@ -162,6 +163,17 @@ class _OpenRun:
             self._console.say(str(error), "error")
         self._console.say(summary, "error" if outcome.exit_code else "info")
         return outcome, summary
+
+    def _seen_with_slurm(self, outcome: Outcome, ended: float) -> Outcome:
+        """Ask how Slurm ended the job, where it may have."""
+        if not self.record.slurm_job or not outcome.exit_code:
+            return outcome
+        from zlaunch.cli.ending_job import may_be_slurms, seen_with_slurm
+
+        backend = self._prepared.place.backend
+        if not may_be_slurms(outcome, backend):
+            return outcome
+        return seen_with_slurm(outcome, backend, self._run, self.record, ended)
 
     def _note_placed(self, plan: Plan) -> None:
         """Which GPUs ranks have is known only now."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from zlaunch import __version__
+from zlaunch.cli.allocation import job_of
 from zlaunch.cli.ds_config import DsConfig
 from zlaunch.cli.prepare import Prepared, working_directory
 from zlaunch.cli.request import Request
@@ -35,6 +36,8 @@ def unplanned_record(request: Request, run: RunDir, env: Mapping[str, str]) -> R
         cwd=working_directory(),
         world_size=0,
         plan={},
+        slurm_job=job_of(request.many, env),
+        slurm_since=time.time(),
         launcher_pid=os.getpid(),
         version=__version__,
         host=socket.gethostname(),

@@ -6,13 +6,16 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zlaunch.insight.evidence import Cause, Diagnosis, Evidence, RankEnd
 from zlaunch.run.record import RunRecord
 from zlaunch.system.run_stacks import kept_stacks
 from zlaunch.system.rundir import RunDir
 from zlaunch.system.tail import last_lines
+
+if TYPE_CHECKING:
+    from zlaunch.run.job_end import JobEnd
 
 _LINES = 2000  # of a rank
 _FEW = 300  # of a rank that did not fail, where there are many
@@ -112,12 +115,27 @@ def trouble_of(record: RunRecord) -> Cause | None:
     return Cause("zlaunch-trouble", (), f"zlaunch: {words}") if words else None
 
 
+def job_end_of(run: RunDir, record: RunRecord) -> JobEnd | None:
+    """Return how Slurm ended the job that a run was in, or how that stands, if it tells."""
+    if not record.slurm_job:
+        return None
+    from zlaunch.cli import job_end  # who is in no job does not pay for it
+
+    return job_end.job_end_of(run, record)
+
+
 def diagnosis_of(run: RunDir, record: RunRecord, evidence: Evidence) -> Diagnosis:
     """Judge the evidence, together with what ended the run beside its ranks."""
     from zlaunch.insight.diagnosis import diagnose
 
     diagnosis = diagnose(evidence)
     limit, trouble = limit_of(run, record), trouble_of(record)
+    job_end = job_end_of(run, record)
+    if job_end is not None and job_end.code:  # its words are the limit too
+        from zlaunch.insight.job_causes import of_evidence
+
+        causes = [*diagnosis.causes, *([trouble] if trouble is not None else ())]
+        return replace(diagnosis, causes=of_evidence(causes, job_end))
     if limit is not None:  # what ranks print while they are stopped for it is an effect
         diagnosis = replace(diagnosis, causes=(limit, *diagnosis.causes))
     if trouble is not None:  # after the ranks' own causes, of which it may be an effect

@@ -8,7 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +20,9 @@ from zlaunch.launcher.report import duration
 from zlaunch.run.record import LOST, RUNNING, RunRecord
 from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
+
+if TYPE_CHECKING:
+    from zlaunch.run.job_end import JobEnd
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -41,7 +44,10 @@ def ps(
     """List runs, newest first."""
     with reader_may_leave():
         if as_json:
-            typer.echo(json.dumps([_summary(record) for record in _all()], indent=2))
+            records = list(_all())
+            ends = _job_ends(records)
+            told = [_summary(record, ends.get(record.id)) for record in records]
+            typer.echo(json.dumps(told, indent=2))
             return
         shown = list(_all() if everything else _newest())
         if not shown:
@@ -84,7 +90,7 @@ def _waits_for(record: RunRecord) -> str:
     return run.waits_for() if record.state == RUNNING else ""
 
 
-def _summary(record: RunRecord) -> dict[str, Any]:
+def _summary(record: RunRecord, end: JobEnd | None) -> dict[str, Any]:
     return {
         "id": record.id,
         "name": record.name,
@@ -97,6 +103,7 @@ def _summary(record: RunRecord) -> dict[str, Any]:
         "seconds": round(_seconds(record), 3),
         "command": list(record.command),
         "cwd": record.cwd,
+        "slurm": None if end is None else end.to_json(),
     }
 
 
@@ -105,9 +112,21 @@ def _seconds(record: RunRecord) -> float:
     return (record.ended or now) - record.started
 
 
+def _job_ends(records: list[RunRecord]) -> dict[str, JobEnd]:
+    """How Slurm ended the jobs of runs; nobody is asked where no run was lost in one."""
+    jobs = [record for record in records if record.slurm_job and record.state != RUNNING]
+    if not jobs:
+        return {}
+    from zlaunch.cli.job_end import job_ends_of
+
+    store = RunStore(home_directory(os.environ))
+    return job_ends_of((store.run(record.id), record) for record in jobs)
+
+
 def _print_table(records: list[RunRecord]) -> None:
     headings = ("ID", "NAME", "STATE", "RANKS", "EXIT", "STARTED", "TOOK", "COMMAND")
-    rows = [headings, *(_row(record) for record in records)]
+    ends = _job_ends([record for record in records if record.state == LOST])
+    rows = [headings, *(_row(record, ends.get(record.id)) for record in records)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(headings) - 1)]
     # What matters least stands last, and gives way where the terminal is narrow.
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -117,11 +136,18 @@ def _print_table(records: list[RunRecord]) -> None:
         typer.echo(line if width is None or len(line) <= width else line[: width - 1] + "…")
 
 
-def _row(record: RunRecord) -> tuple[str, ...]:
+def _state(record: RunRecord, end: JobEnd | None) -> str:
+    """`lost (TIMEOUT)` where Slurm says more of it."""
+    if end is not None and record.state == LOST:
+        return f"{LOST} ({end.state})"
+    return "waiting" if _waits_for(record) else record.shown_state
+
+
+def _row(record: RunRecord, end: JobEnd | None) -> tuple[str, ...]:
     return (
         record.id,
         visible(record.name or ""),
-        "waiting" if _waits_for(record) else record.shown_state,
+        _state(record, end),
         str(record.world_size or ""),
         "" if record.exit_code is None else str(record.exit_code),
         time.strftime("%m-%d %H:%M", time.localtime(record.started)),

@@ -9,12 +9,13 @@ from typing import Any
 import typer
 
 from zlaunch.cli.one_run import JsonOption, RunArgument, ask_launcher, ending, find_run, say
-from zlaunch.cli.past_run import diagnosis_of, evidence_of
+from zlaunch.cli.past_run import diagnosis_of, evidence_of, job_end_of
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import describe_exit, duration
 from zlaunch.run.control import request
+from zlaunch.run.job_end import JobEnd
 from zlaunch.run.messages import Exit
 from zlaunch.run.rank_states import ENDED, RankState, rank_states
 from zlaunch.run.record import FAILED, LOST, RUNNING, RunRecord
@@ -45,6 +46,7 @@ def _told(run: RunDir) -> dict[str, Any]:
     begun = max((state.attempt for state in states), default=-1)
     until = time.time() if running else record.ended
     outcome = record.outcome or {}
+    job_end = job_end_of(run, record)
     return {
         "id": record.id,
         "name": record.name,
@@ -68,7 +70,9 @@ def _told(run: RunDir) -> dict[str, Any]:
             _rank(run, record, rank, state) for rank, state in enumerate(states)
         ],
         **{name: outcome.get(name) for name in ("first_failure", "stopped_by", "limit", "trouble")},
-        "cause": _cause(run, record),
+        # the job of Slurm's that it was in, and how that ended, where it ended the run
+        "slurm": _slurm(record, job_end),
+        "cause": _cause(run, record, job_end),
         "paths": _paths(run),
     }  # fmt: skip
 
@@ -113,9 +117,17 @@ def _device(worker: dict[str, Any]) -> str | None:
     return None if "slot" not in worker else "CPU" if on_cpu else gpu_in_words(worker["slot"])
 
 
-def _cause(run: RunDir, record: RunRecord) -> dict[str, Any] | None:
+def _slurm(record: RunRecord, end: JobEnd | None) -> dict[str, Any] | None:
+    if end is not None:
+        from zlaunch.cli.job_end import in_words
+
+        return {**end.to_json(), "text": in_words(end)}
+    return {"job": record.slurm_job} if record.slurm_job else None
+
+
+def _cause(run: RunDir, record: RunRecord, end: JobEnd | None) -> dict[str, Any] | None:
     """The first of what `zlaunch diagnose` tells."""
-    if record.state != FAILED:
+    if record.state != FAILED and not (end is not None and end.code):
         return None
     for cause in diagnosis_of(run, record, evidence_of(run, record)).causes[:1]:
         return {"code": cause.code, "ranks": list(cause.ranks), "title": cause.title}
@@ -175,10 +187,18 @@ def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
         ("launcher", f"pid {launcher['pid']}{where}" if told["ending"] is None else None),
         ("started", started),
         ("ended", ended),
+        ("slurm", _slurm_in_words(told)),
         ("cause", _cause_in_words(told["id"], cause) if cause else None),
         ("logs", told["paths"]["logs"]),
         ("console", told["paths"]["console"]),
     ]
+
+
+def _slurm_in_words(told: dict[str, Any]) -> str | None:
+    """What the cause does not say already."""
+    slurm, cause = told["slurm"] or {}, told["cause"] or {}
+    text = slurm.get("text") or (f"job {slurm['job']}" if slurm else None)
+    return None if text == cause.get("title") else text
 
 
 def _cause_in_words(run_id: str, cause: dict[str, Any]) -> str:

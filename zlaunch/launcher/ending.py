@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 
 from zlaunch.frozen import frozen
 from zlaunch.insight.evidence import Cause, Diagnosis, Evidence, RankEnd
 from zlaunch.launcher import report
 from zlaunch.launcher.output import Output
+from zlaunch.run.job_end import OUT_OF_MEMORY, JobEnd
 from zlaunch.run.messages import Exited
 from zlaunch.run.outcome import Outcome
 from zlaunch.system.console import Console
@@ -52,14 +53,19 @@ class Ending:
             self._say_others(outcome, None, None)
             if outcome.limit is not None or outcome.stopped_by is not None:
                 self._say_stuck(outcome, pids)
+            if outcome.job_end is not None:
+                self._say_job_end(outcome.job_end, ())
             return outcome
         diagnosis = self._diagnose(outcome)
         culprit = _culprit(outcome, diagnosis)
         self._say_others(outcome, culprit, diagnosis)
         self._say_failure(culprit, pids)
         self.cause = next((cause.title for cause in diagnosis.causes), None)
-        for cause in diagnosis.causes[:1]:
-            self._say_cause(cause, diagnosis)
+        if outcome.job_end is not None:
+            self._say_job_end(outcome.job_end, diagnosis.causes)
+        else:
+            for cause in diagnosis.causes[:1]:
+                self._say_cause(cause, diagnosis)
         # One that was told to end while it failed has no exit of its own.
         own = not (culprit.told and culprit.exit.signal)
         return replace(outcome, first_failure=culprit) if own else outcome
@@ -97,11 +103,20 @@ class Ending:
         printed = any(cause.title in "\n".join(self._output.held_words(r)) for r in cause.ranks)
         if cause.code == "exit-code" or (cause.code == "exception" and printed):
             return  # its last lines and its traceback say as much
-        lines = [f"cause: {cause.title}", *(f"  {detail}" for detail in cause.details)]
-        lines += [f"  - {mend}" for mend in cause.mends]
+        lines = _in_lines(cause)
         if cause.code == "exception":  # it is in the error file alone
             lines += [f"  {line}" for one in diagnosis.tracebacks[:1] for line in one.lines]
         self._console.say("\n".join(lines), "error")
+
+    def _say_job_end(self, end: JobEnd, causes: Iterable[Cause]) -> None:
+        """What Slurm did to the job, together with what ranks' own ends tell."""
+        from zlaunch.insight.job_causes import of_evidence
+
+        cause = of_evidence(causes, end)[0]
+        self.cause = cause.title
+        if end.code != OUT_OF_MEMORY:  # Slurm's own words came as they were heard
+            cause = replace(cause, details=())
+        self._console.say("\n".join(_in_lines(cause)), "error")
 
     def get_ready(self) -> None:
         """Import what judging takes; a run that goes well does not pay for it."""
@@ -131,6 +146,11 @@ class Ending:
         return RankEnd(
             end.rank, how.code, how.signal, end.at, end.told, end.signs, end.error, place
         )
+
+
+def _in_lines(cause: Cause) -> list[str]:
+    lines = [f"cause: {cause.title}", *(f"  {detail}" for detail in cause.details)]
+    return [*lines, *(f"  - {mend}" for mend in cause.mends)]
 
 
 def _culprit(outcome: Outcome, diagnosis: Diagnosis) -> Exited:

@@ -69,6 +69,8 @@ def _cause(record: RunRecord, outcome: Mapping[str, Any], cause: str | None) -> 
     """Why it did not finish."""
     if record.state == FINISHED:
         return None
+    if outcome.get("slurm") and cause:  # how Slurm ended the job
+        return cause
     if record.state == STOPPED:
         return f"stopped by {signal.Signals(outcome['stopped_by']).name}"
     first = outcome.get("first_failure")

@@ -48,6 +48,7 @@ from zlaunch.spec.ranks import describe_ranks
 
 # Wrappers pass Ctrl-C on although the terminal has sent it already; a person is slower.
 _SECOND_SIGNAL_APART = 0.3
+_TERM = 15
 # Seconds that other ranks have from a failure to their TERM, since theirs may be the cause of it,
 # or the same: to say so takes a moment. More where the first says that it lost another one.
 _MOMENT, _LONGER = 0.1, 0.5
@@ -229,6 +230,8 @@ def _interrupted(state: RunState, event: Interrupted, now: float) -> Step:
         return state, ()
     if before is None and state.stopped_by is not None and not event.at_once:
         return state, ()  # a node was told first; this is the same wish, not a second one
+    if before is None and state.trouble is not None and event.signum == _TERM and not event.at_once:
+        return state, ()  # a scheduler takes a job back one of whose nodes has failed
     # Whoever presses Ctrl-C while ranks are being stopped wants the end now.
     state = replace(state, stopped_by=state.stopped_by or event.signum)
     return kill(state, "asked again", now)

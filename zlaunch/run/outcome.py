@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from zlaunch.frozen import frozen
+from zlaunch.run.job_end import NODE_FAILED, STOPS, TIME_LIMIT, JobEnd
 from zlaunch.run.messages import Exited
 
 WRONG_INPUT = 2
 LIMIT_RAN_OUT = 124
 ZLAUNCH_FAILED = 125
+_KILL, _TERM = 9, 15
 
 
 @frozen
@@ -30,7 +33,8 @@ class Outcome:
     run; `trouble` says what zlaunch itself could not do (an agent lost, a process not to be
     killed); with `unfit` it is what was found wrong with the nodes before anything was started.
     `limit` names a limit of the user's that ran out; `past` holds the attempts that were to be
-    followed by another, and `attempts` says in how many a rank was started.
+    followed by another, and `attempts` says in how many a rank was started. `job_end` is how Slurm
+    ended the job that the run was in, or its steps.
     """
 
     exits: Mapping[int, Exited]
@@ -41,6 +45,7 @@ class Outcome:
     limit: str | None = None
     past: tuple[Attempt, ...] = ()
     attempts: int = 0
+    job_end: JobEnd | None = None
 
     @property
     def exit_code(self) -> int:
@@ -56,3 +61,26 @@ class Outcome:
         if self.trouble is not None or any(end.exit.status for end in self.exits.values()):
             return ZLAUNCH_FAILED
         return 0
+
+    def within(self, end: JobEnd, title: str) -> Outcome:
+        """Return what it is, seen together with how Slurm ended the job; `title` says that.
+
+        A signal that Slurm sent is no wish of the user's, nor a rank's own failure.
+        """
+        told = replace(self, job_end=end)
+        if end.code == TIME_LIMIT:
+            return replace(told, first_failure=self._own(end), limit=self.limit or title)
+        if end.code in STOPS:
+            by = self.stopped_by or _TERM
+            return replace(told, first_failure=self._own(end), stopped_by=by)
+        trouble = self.trouble or title
+        if end.code == NODE_FAILED:
+            return replace(told, first_failure=self._own(end), stopped_by=None, trouble=trouble)
+        return told if self.first_failure is not None else replace(told, trouble=trouble)
+
+    def _own(self, end: JobEnd) -> Exited | None:
+        """The first failure, if it was none of Slurm's."""
+        first = self.first_failure
+        if first is None or first.exit.signal in (_KILL, _TERM):
+            return None
+        return None if end.at is not None and first.at >= end.at - 1.0 else first

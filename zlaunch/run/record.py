@@ -27,7 +27,8 @@ class RunRecord:
     `state` is one of running, finished (all ranks 0), failed, stopped (by a signal to
     zlaunch); lost is never written: it is what a running record without a launcher means.
     `gathering` says for what others a running run waits before it can be planned; until then
-    its `world_size` is 0.
+    its `world_size` is 0. `slurm_job` is the job of Slurm's that the run is in, "" for
+    none, and `slurm_since` when this launcher began there.
     """
 
     id: str
@@ -45,6 +46,8 @@ class RunRecord:
     exit_code: int | None = None
     outcome: Mapping[str, Any] | None = None
     gathering: str | None = None
+    slurm_job: str = ""
+    slurm_since: float = 0.0
 
     @property
     def shown_state(self) -> str:
@@ -76,8 +79,9 @@ class RunRecord:
 
     def _check(self) -> None:
         """Hold what is read to its types, on which others rely."""
-        times = (self.started, 0.0 if self.ended is None else self.ended)
-        texts = (self.id, self.state, self.cwd, self.name or "", self.host, *self.command)
+        times = (self.started, 0.0 if self.ended is None else self.ended, self.slurm_since)
+        names = (self.id, self.name or "", self.host, self.slurm_job)
+        texts = (*names, self.state, self.cwd, *self.command)
         good = (
             all(isinstance(text, str) for text in texts)
             and all(isinstance(at, (int, float)) and 0 <= at < _LAST_SECOND for at in times)
@@ -111,6 +115,7 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
         "trouble": outcome.trouble,
         "limit": outcome.limit,
         "attempts": outcome.attempts,
+        "slurm": None if outcome.job_end is None else outcome.job_end.to_json(),
         "exits": {str(rank): _describe_end(end) for rank, end in sorted(outcome.exits.items())},
         "past": [
             {

@@ -18,6 +18,7 @@ console.log       what a launcher without a terminal (--detach) says and shows
 waiting           why the run waits for GPUs, while it does
 report.html       what `zlaunch report` tells of it
 stacks-<N>.txt    where all ranks were (`run_stacks.py`)
+job-end.json      how Slurm ended the job of a lost run (`job_ends.py`)
 """
 
 from __future__ import annotations
