@@ -128,7 +128,7 @@ class Cluster:
             "SlurmUser=root",
             "SlurmdUser=root",
             "AuthType=auth/munge",
-            f"AuthInfo=socket={folder}/munge/socket",
+            f"AuthInfo=socket={folder}/munge/socket,cred_expire=5",
             "CredType=cred/munge",
             f"StateSaveLocation={folder}/state",
             f"SlurmdSpoolDir={folder}/%n",

@@ -17,6 +17,7 @@ control.sock      where the launcher can be spoken to (`control_socket.py`)
 console.log       what a launcher without a terminal (--detach) says and shows
 waiting           why the run waits for GPUs, while it does
 report.html       what `zlaunch report` tells of it
+batch.sh          of a run that was submitted to Slurm; and more that `submission.py` knows
 stacks-<N>.txt    where all ranks were (`run_stacks.py`)
 """
 
@@ -27,6 +28,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +39,7 @@ from zlaunch.run.record import LOST, RUNNING, RunRecord
 
 _DIRECTORY, _FILE = 0o700, 0o600
 _FIRST_WORDS = 4096  # bytes
+_TURN = 10.0  # seconds
 _ROOM, _ROOM_PER_RANK = 1024, 240  # bytes by which the last record may be longer
 
 
@@ -44,8 +47,10 @@ class RunDir:
     """The directory of one run."""
 
     def __init__(self, path: Path) -> None:
+        """`adopted` is the record of a run that was submitted, as its launcher takes it up."""
         self.path = path
         self._lock: int | None = None
+        self.adopted: RunRecord | None = None
 
     @property
     def id(self) -> str:
@@ -157,6 +162,31 @@ class RunDir:
         except OSError as error:
             raise unwritable(self.path, error) from error
 
+    def release(self) -> None:
+        """Let another process be the launcher of what was made here."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def adopt(self) -> None:
+        """Take the lock of a run whose directory was made for a job.
+
+        Raises InputError where another one is, or the place cannot be written.
+        """
+        try:
+            self._lock = os.open(self.lock_path, os.O_RDWR | os.O_CLOEXEC)
+            end = time.monotonic() + _TURN
+            while True:
+                try:  # who looks whether a launcher lives has it for a moment
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > end:
+                        raise InputError(f"run {self.id} has a launcher already") from None
+                    time.sleep(0.05)
+        except OSError as error:
+            raise unwritable(self.path, error) from error
+
     @property
     def early_console(self) -> Path:
         """Where console.log is until there is a run directory: beside it."""
@@ -225,13 +255,26 @@ class RunDir:
         The first one is padded, so that a disk that fills up still has room for the last.
         """
         text = json.dumps(record.to_json(), indent=1) + "\n"
-        if record.state == RUNNING:
+        if not record.is_over:
             text += " " * (_ROOM + _ROOM_PER_RANK * record.world_size) + "\n"
         try:
             self.write_text(self.record_path, text)
         except InputError:
-            if record.state == RUNNING or not self._overwrite_record(text):
+            if not record.is_over or not self._overwrite_record(text):
                 raise
+
+    def write_first_record(self, record: RunRecord) -> None:
+        """Write run.json unless the launcher of a job that has begun already did."""
+        beside = self.path / f"run.json.{os.getpid()}"
+        self.write_text(beside, json.dumps(record.to_json(), indent=1) + "\n")
+        try:
+            with suppress(FileExistsError):
+                os.link(beside, self.record_path)
+        except OSError:  # a file system without hard links
+            if not self.has_record():
+                beside.replace(self.record_path)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def _overwrite_record(self, text: str) -> bool:
         """Put the last record over the first, in the place that this has; say whether it fits."""
@@ -277,10 +320,18 @@ class RunDir:
         Raises ZlaunchError where it cannot be read, InputError where the whole run is gone.
         """
         record = self._read()
-        if record.state == RUNNING and not self.launcher_lives():
+        if not record.is_over and not self.launcher_lives():
             again = self._read()  # it may have ended between the two looks
+            if again.job and not again.is_over:
+                from zlaunch.system.submission import by_slurm  # few runs are
+
+                return by_slurm(self, again)
             return again if again.state != RUNNING else _lost(again)
         return record
+
+    def read_as_written(self) -> RunRecord:
+        """Read run.json, whether its launcher lives or not; raises as `read_record` does."""
+        return self._read()
 
     def _read(self) -> RunRecord:
         try:
