@@ -84,7 +84,7 @@ class Cluster:
         end = time.monotonic() + BOUND
         while time.monotonic() < end:
             jobs = self.command("squeue", "-h").stdout.strip()
-            states = self.command("sinfo", "-h", "-N", "-o", "%t").stdout.split()
+            states = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
             if not jobs and states == ["idle"] * len(self.nodes):
                 return
             time.sleep(0.1)
@@ -128,6 +128,7 @@ class Cluster:
             "SlurmUser=root",
             "SlurmdUser=root",
             "AuthType=auth/munge",
+            # What a job that was requeued waits at least, instead of two minutes.
             f"AuthInfo=socket={folder}/munge/socket,cred_expire=5",
             "CredType=cred/munge",
             f"StateSaveLocation={folder}/state",
@@ -154,7 +155,14 @@ class Cluster:
             "JobCompType=jobcomp/none",
             "AccountingStorageType=accounting_storage/none",
             *nodes,
-            f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES DefaultTime=10",
+            # Jobs of main give way to those of urgent, and have GraceTime to leave.
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=REQUEUE",
+            (
+                f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES DefaultTime=10 "
+                "PriorityTier=1 GraceTime=20"
+            ),
+            f"PartitionName=urgent Nodes={','.join(self.nodes)} DefaultTime=10 PriorityTier=2",
         ]
         (folder / "slurm.conf").write_text("\n".join(conf) + "\n")
         gres = [
@@ -206,7 +214,7 @@ class Cluster:
         while time.monotonic() < end:
             for name in self._daemons:
                 self._check(name)
-            states = self.command("sinfo", "-h", "-N", "-o", "%t").stdout.split()
+            states = self.command("sinfo", "-h", "-N", "-p", "main", "-o", "%t").stdout.split()
             if states == ["idle"] * len(self.nodes):
                 return
             time.sleep(0.1)

@@ -1,7 +1,7 @@
 """A login node: commands typed on a machine that is none of the cluster's, by its name at least.
 
-It shares files and kernel with the nodes. So what is tried there is what zlaunch does where it takes
-the launcher to be on another machine: it goes by files and by Slurm.
+It shares files and kernel with the nodes. So what is tried there is what zlaunch does where it
+takes the launcher to be on another machine: it goes by files and by Slurm.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ class Login:
 
     def start(self, *words: str, **env: str) -> subprocess.Popen[str]:
         """Start `zlaunch WORDS`."""
+        settings = [f"{name}={value}" for name, value in env.items()]
         process = subprocess.Popen(
-            [*_ELSEWHERE, *_TOOL, *words],
-            cwd=self.site.folder, env={**self.site.env, **env}, text=True,
+            [*_ELSEWHERE, "env", *settings, *_TOOL, *words],
+            cwd=self.site.folder, env=self.site.env, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         self.site.mind(process)

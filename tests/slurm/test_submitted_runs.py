@@ -91,7 +91,7 @@ def test_a_failure_crosses_nodes_and_is_the_job_s_exit_code(login: Login) -> Non
     assert login.end(run) == 7
     assert "rank 3 on n2" in login.console(run)
     assert "ExitCode=7:0" in login.job_facts(run)
-    code, out, _ = login.type("diagnose", run)
+    _code, out, _ = login.type("diagnose", run)
     assert "exit code 7" in out
     login.site.nothing_left()
 
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_told_and_leaves_nothing(
 
 
 def test_without_sbatch_the_way_out_is_named(login: Login) -> None:
-    code, _, err = login.type("submit", "--cpu", "1", "say.py", PATH="/usr/sbin:/bin/nowhere")
+    code, _, err = login.type("submit", "--cpu", "1", "say.py", PATH="/nowhere")
     assert (code, "sbatch is not in PATH" in err) == (2, True), err
 
 
@@ -196,7 +196,7 @@ def test_a_pending_run_that_is_ended_is_over(login: Login, way: str) -> None:
 
 @pytest.mark.parametrize("where", ["there", "here"])
 def test_a_running_run_is_stopped(login: Login, where: str) -> None:
-    run = login.submit(*ON_TWO, "wait.py")
+    run = login.submit(*ON_TWO, "--requeue", "wait.py")
     login.await_console(run, "| up", 4)
     if where == "there":
         code, out, err = login.type("signal", run, "USR1")
@@ -220,7 +220,7 @@ def test_stop_now_ends_the_grace(login: Login) -> None:
     )
     run = login.submit("--nodes", "2", "--cpu", "1", "--grace", "300", "deaf.py")
     login.await_console(run, "| up", 2)
-    code, out, err = login.type("stop", "--now", run)
+    code, _out, err = login.type("stop", "--now", run)
     assert code == 0, err
     assert login.record(run)["exit_code"] == 143
     login.site.nothing_left()
@@ -259,6 +259,43 @@ def test_after_a_failed_attempt_and_a_lost_node_a_run_goes_on(login: Login) -> N
         f"attempt {attempt}\n" for attempt in range(3)
     ]
     login.site.nothing_left()
+
+
+def test_a_run_gives_way_and_goes_on(login: Login) -> None:
+    """Slurm's TERM ahead of a preemption is no wish to end the run."""
+    run = login.submit("--nodes", "2", "--cpu", "8", "--requeue", "goes_on.py")
+    login.await_console(run, "| attempt 0", 16)
+    urgent = login.submit("--nodes", "2", "--cpu", "8", "--partition", "urgent", "say.py")
+    text = login.await_console(run, f"run {run} goes back into the queue, as attempt 1: ")
+    assert "another job takes the nodes" in text
+    assert login.end(urgent) == 0
+    assert login.end(run) == 0
+    assert login.console(run).count(f"| resumed {run}") == 16
+
+
+def test_a_killed_launcher_is_a_lost_run(login: Login) -> None:
+    run = login.submit(*ON_TWO, "--grace", "2", "wait.py")
+    login.await_console(run, "| up", 4)
+    os.kill(login.record(run)["launcher_pid"], signal.SIGKILL)
+    assert login.end(run) == 125
+    assert login.status(run)["state"] == "lost"
+    login.site.nothing_left()
+
+
+def test_a_run_that_cannot_begin_says_why(login: Login) -> None:
+    folder = login.site.folder
+    run = login.submit("--nodes", "1", "--cpu", "1", "--sbatch", "--hold", "say.py")
+    (folder / "say.py").unlink()
+    login.cluster.command("scontrol", "release", login.job(run))
+    assert login.end(run) == 2
+    _code, out, _ = login.type("diagnose", run)
+    assert "say.py" in out
+    run = login.submit("--nodes", "1", "--cpu", "1", "--sbatch", "--hold", "wait.py")
+    (login.runs / run / "submission.json").unlink()
+    login.cluster.command("scontrol", "release", login.job(run))
+    assert login.end(run) == 125
+    told = " ".join(login.type("diagnose", run)[1].split())
+    assert "ended before zlaunch could begin in it: FAILED" in told
 
 
 def test_a_job_that_somebody_requeues_goes_on(login: Login) -> None:

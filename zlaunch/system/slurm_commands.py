@@ -100,8 +100,12 @@ def submit(script: Path, env: Mapping[str, str]) -> tuple[str, str]:
 def cancel_waiting(*jobs: str) -> None:
     """Cancel jobs that have not started; others go on. Raises BackendError."""
     QUEUE.forget()
-    for first in range(0, len(jobs), _AT_ONCE):
-        _run("scancel", "--quiet", "--state=PENDING", *jobs[first : first + _AT_ONCE])
+    # Not by --state=PENDING: of an array that would be all tasks that wait.
+    found = {name: QUEUE.job(name) for name in jobs}
+    waiting = [name for name, job in found.items() if job is not None and job.waits]
+    for first in range(0, len(waiting), _AT_ONCE):
+        _run("scancel", "--quiet", *waiting[first : first + _AT_ONCE])
+    QUEUE.forget()
 
 
 def signal_batch(job: str, name: str) -> None:

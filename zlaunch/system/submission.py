@@ -142,8 +142,7 @@ def _why(run: RunDir, job: Job) -> str:
         said = run.console.read_text("utf-8", "replace").strip().splitlines()
         if said:
             return f"{words}; the last it said: {said[-1]}"
-        return words
-    return f"{words}; {run.console} may not be writable on its node"
+    return f"{words}; is {run.path.parent.parent} there on its nodes?"
 
 
 def _moment(job: Job | None) -> float:
