@@ -122,6 +122,7 @@ def test_a_dry_run_submits_nothing(login: Login) -> None:
         (("--sbatch", "--array=3", "say.py"), "zlaunch submit --array"),
         (("--array", "3-1", "say.py"), "--array 3-1"),
         (("--signal-before", "soon", "say.py"), "--signal-before soon"),
+        (("--time", "1", "--requeue", "say.py"), "--time 1 is no longer than that"),
         (("--gpus-per-node", "1", "say.py"), "--cpu and --gpus-per-node contradict each other"),
         (("--set", "zero_optimization.stage=9", "say.py"), "zero_optimization.stage"),
     ],
@@ -305,11 +306,16 @@ def test_a_run_that_cannot_begin_says_why(login: Login) -> None:
 def test_a_job_that_somebody_requeues_goes_on(login: Login) -> None:
     run = login.submit(*ON_TWO, "goes_on.py")
     login.await_console(run, "| attempt 0", 4)
+    follower = login.start("logs", "tail", run, "--rank", "0")
     login.cluster.command("scontrol", "requeue", login.job(run))
     login.await_console(run, "Slurm has put the job back into the queue")
     login.hurry(run)
     assert login.end(run) == 0
     assert login.console(run).count(f"| resumed {run}") == 4
+    out, _ = follower.communicate(timeout=LONG)
+    assert [line.partition("| ")[2] for line in out.splitlines()] == [
+        "attempt 0", "attempt 1", f"resumed {run}",
+    ]  # fmt: skip
 
 
 def test_an_array_is_a_run_for_each_task(login: Login) -> None:

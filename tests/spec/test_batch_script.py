@@ -14,6 +14,7 @@ from zlaunch.spec.batch_script import (
     check_option,
     read_array,
     read_gpus,
+    read_limit,
     read_warning,
 )
 
@@ -95,6 +96,17 @@ def test_a_warning_and_its_signal() -> None:
     for text in ("", "0", "soon", "@5", "USR1@", "19h", "5 m", "-5s"):
         with pytest.raises(InputError, match="--signal-before"):
             read_warning(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("5", 300), ("5:30", 330), ("1:00:00", 3600), ("1-0", 86400), ("1-2:3", 93780),
+        ("1-2:3:4", 93784), ("", None), ("infinite", None), ("1:2:3:4", None), ("-5", None),
+    ],
+)  # fmt: skip
+def test_limits_of_time(text: str, seconds: int | None) -> None:
+    assert read_limit(text) == seconds
 
 
 def test_numbers_of_gpus() -> None:

@@ -13,7 +13,7 @@ import typer
 from zlaunch.cli.one_run import say
 from zlaunch.errors import InputError, ZlaunchError
 from zlaunch.system.run_removal import (
-    is_in_the_queue,
+    is_with_slurm,
     refuse_if_alive,
     remove,
     remove_old_file,
@@ -61,7 +61,7 @@ def prune(
     store = RunStore(home_directory(os.environ))
     count = given_back = 0
     for run in map(store.run, store.ids()):
-        if run.launcher_lives() or _last_sign(run) >= before or is_in_the_queue(run):
+        if run.launcher_lives() or _last_sign(run) >= before or is_with_slurm(run):
             continue
         given_back += size(run)
         if not dry_run:

@@ -31,13 +31,14 @@ from zlaunch.spec.batch_script import (
     check_option,
     read_array,
     read_gpus,
+    read_limit,
     read_warning,
 )
 from zlaunch.spec.environment import OWNED
 from zlaunch.spec.redact import redact_arguments
 from zlaunch.system.run_store import RunStore, home_directory, new_run_id
 from zlaunch.system.rundir import RunDir
-from zlaunch.system.submission import SCRIPT, write_submission
+from zlaunch.system.submission import SCRIPT, write_first_record, write_submission
 
 _WARNING = "120s"  # with --requeue, where nobody says anything else
 # Of the variables of an allocation that `submit` is typed in, its job needs these alone.
@@ -95,7 +96,7 @@ def submit_run(request: Request, wish: Wish) -> None:
         record = _record(request, job, base, run, task)
         name = job_id if task is None else f"{job_id}_{task}"
         submitted = {**(record.submitted or {}), "job": name}
-        run.write_first_record(replace(record, submitted=submitted))
+        write_first_record(run, replace(record, submitted=submitted))
         typer.echo(run.id)
     if words:
         say(f"sbatch: {words}")
@@ -185,6 +186,12 @@ def _warning(request: Request, wish: Wish) -> tuple[str, int] | None:
     if text is None:
         return None
     name, seconds = read_warning(text)
+    limit = read_limit(wish.time or "")
+    if limit is not None and limit <= seconds:
+        raise InputError(
+            f"--signal-before {text}: --time {wish.time} is no longer than that",
+            hint="a shorter one, or more time",
+        )
     forwarded = request.forwarded
     if name is None and forwarded:
         return signal_name(forwarded[0]).removeprefix("SIG"), seconds

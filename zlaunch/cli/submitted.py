@@ -23,7 +23,12 @@ from zlaunch.errors import InputError
 from zlaunch.run.record import QUEUED, RunRecord
 from zlaunch.system.run_store import RunStore
 from zlaunch.system.rundir import RunDir
-from zlaunch.system.submission import attempts_before, read_submission, stop_is_asked
+from zlaunch.system.submission import (
+    attempts_before,
+    read_submission,
+    stop_is_asked,
+    take_up,
+)
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -36,10 +41,9 @@ def submitted(folder: Annotated[str, typer.Argument(metavar="DIRECTORY")]) -> No
     run = RunDir(Path(folder))
     data = read_submission(run)
     request = _request(data, run)
-    run.adopt()
+    take_up(run, lambda: _record(run, data, os.environ))
     if stop_is_asked(run):
         raise typer.Exit(_STOPPED)
-    run.adopted = _record(run, data, os.environ)
     _go_to(data)
     check(request)
     raise typer.Exit(see_through(request, RunStore(run.path.parent.parent), run))

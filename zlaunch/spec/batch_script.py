@@ -174,6 +174,28 @@ def read_warning(text: str) -> tuple[str | None, int]:
     return name or None, seconds
 
 
+def read_limit(text: str) -> int | None:
+    """Return the seconds of --time; None for what is left to sbatch, such as no limit.
+
+    Slurm's forms: minutes, minutes:seconds, hours:minutes:seconds, and days- in front of hours.
+    """
+    days, dash, rest = text.rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isascii() and part.isdigit() for part in (*parts, *([days] if dash else ()))):
+        return None
+    numbers = [int(part) for part in parts]
+    if dash:
+        numbers = [*numbers, 0, 0][:3]
+    elif len(numbers) == 1:
+        numbers = [0, *numbers, 0]
+    elif len(numbers) == 2:
+        numbers = [0, *numbers]
+    if len(numbers) != 3:
+        return None
+    hours, minutes, seconds = numbers
+    return (int(days or 0) * 24 + hours) * 3600 + minutes * 60 + seconds
+
+
 def read_gpus(text: str) -> int:
     """Return the number in `8` or `a100:4`.
 

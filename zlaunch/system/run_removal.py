@@ -15,8 +15,9 @@ from zlaunch.system.rundir import RunDir
 def refuse_if_alive(run: RunDir) -> None:
     """Raise InputError where the run's launcher lives."""
     if not run.launcher_lives():
-        if is_in_the_queue(run):
-            raise InputError(f"run {run.id} is queued", hint=f"zlaunch stop {run.id}")
+        if is_with_slurm(run):
+            words = f"run {run.id} is queued, or runs on another machine"
+            raise InputError(words, hint=f"zlaunch stop {run.id}")
         return
     ended = None
     with suppress(ZlaunchError):
@@ -29,7 +30,7 @@ def refuse_if_alive(run: RunDir) -> None:
     )
 
 
-def is_in_the_queue(run: RunDir) -> bool:
+def is_with_slurm(run: RunDir) -> bool:
     """Whether the run was submitted, and its job waits or runs, perhaps on another machine."""
     with suppress(ZlaunchError):
         record = run.read_record()

@@ -28,7 +28,6 @@ import fcntl
 import json
 import os
 import shutil
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +38,6 @@ from zlaunch.run.record import LOST, RUNNING, RunRecord
 
 _DIRECTORY, _FILE = 0o700, 0o600
 _FIRST_WORDS = 4096  # bytes
-_TURN = 10.0  # seconds
 _ROOM, _ROOM_PER_RANK = 1024, 240  # bytes by which the last record may be longer
 
 
@@ -168,24 +166,9 @@ class RunDir:
             os.close(self._lock)
             self._lock = None
 
-    def adopt(self) -> None:
-        """Take the lock of a run whose directory was made for a job.
-
-        Raises InputError where another one is, or the place cannot be written.
-        """
-        try:
-            self._lock = os.open(self.lock_path, os.O_RDWR | os.O_CLOEXEC)
-            end = time.monotonic() + _TURN
-            while True:
-                try:  # who looks whether a launcher lives has it for a moment
-                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > end:
-                        raise InputError(f"run {self.id} has a launcher already") from None
-                    time.sleep(0.05)
-        except OSError as error:
-            raise unwritable(self.path, error) from error
+    def adopt(self, lock: int, record: RunRecord) -> None:
+        """Be the launcher of a run that another process made; `lock` is the descriptor, locked."""
+        self._lock, self.adopted = lock, record
 
     @property
     def early_console(self) -> Path:
@@ -262,19 +245,6 @@ class RunDir:
         except InputError:
             if not record.is_over or not self._overwrite_record(text):
                 raise
-
-    def write_first_record(self, record: RunRecord) -> None:
-        """Write run.json unless the launcher of a job that has begun already did."""
-        beside = self.path / f"run.json.{os.getpid()}"
-        self.write_text(beside, json.dumps(record.to_json(), indent=1) + "\n")
-        try:
-            with suppress(FileExistsError):
-                os.link(beside, self.record_path)
-        except OSError:  # a file system without hard links
-            if not self.has_record():
-                beside.replace(self.record_path)
-        finally:
-            beside.unlink(missing_ok=True)
 
     def _overwrite_record(self, text: str) -> bool:
         """Put the last record over the first, in the place that this has; say whether it fits."""

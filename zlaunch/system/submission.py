@@ -13,7 +13,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -22,9 +22,11 @@ from zlaunch.errors import BackendError, InputError, ZlaunchError
 from zlaunch.run.rank_states import rank_states
 from zlaunch.run.record import LOST, QUEUED, RUNNING, RunRecord
 from zlaunch.spec.slurm_queue import Job
-from zlaunch.system.rundir import RunDir
+from zlaunch.system.rundir import RunDir, unwritable
 from zlaunch.system.slurm_commands import QUEUE
 
+_TURN = 10.0  # seconds
+_SOON = 5.0  # seconds until what a launcher elsewhere wrote last is seen here
 _NAME, _STOP, SCRIPT = "submission.json", "stop-asked", "batch.sh"
 
 
@@ -54,6 +56,47 @@ def read_submission(run: RunDir) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise InputError(f"{run.path / _NAME} cannot be read: {error}") from error
     return dict(data)
+
+
+def write_first_record(run: RunDir, record: RunRecord) -> None:
+    """Write run.json unless the launcher of a job that has begun already did.
+
+    Raises InputError where that is not possible.
+    """
+    beside = run.path / f"run.json.{os.getpid()}"
+    run.write_text(beside, json.dumps(record.to_json(), indent=1) + "\n")
+    try:
+        with suppress(FileExistsError):
+            os.link(beside, run.record_path)
+    except OSError:  # a file system without hard links
+        if not run.has_record():
+            beside.replace(run.record_path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def take_up(run: RunDir, record_of: Callable[[], RunRecord]) -> None:
+    """Be the launcher of a submitted run; `record_of` is called once nobody else can be.
+
+    Raises InputError where another one is.
+    """
+    try:
+        lock = os.open(run.lock_path, os.O_RDWR | os.O_CLOEXEC)
+    except OSError as error:
+        raise unwritable(run.path, error) from error
+    end = time.monotonic() + _TURN
+    while not _locked(lock):  # who looks whether a launcher lives has it for a moment
+        if time.monotonic() > end:
+            raise InputError(f"run {run.id} has a launcher already")
+        time.sleep(0.05)
+    run.adopt(lock, record_of())
+
+
+def _locked(lock: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 def forget_submission(run: RunDir) -> None:
@@ -92,9 +135,12 @@ def by_slurm(run: RunDir, record: RunRecord) -> RunRecord:
         return replace(record, state=QUEUED)
     if job is not None and not job.over:
         return record
-    if record.state == RUNNING:
+    record = run.read_as_written()  # its launcher may have written its last word meanwhile
+    if record.state == QUEUED:
+        return _settle(run)
+    if record.state == RUNNING and not (job and time.time() - _moment(job) < _SOON):
         return replace(record, state=LOST)
-    return _settle(run)
+    return record
 
 
 def _settle(run: RunDir) -> RunRecord:
