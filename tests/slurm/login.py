@@ -62,14 +62,6 @@ class Login:
         self.site.await_end(self.job(run))
         return self.cluster.command("scontrol", "show", "job", self.job(run)).stdout
 
-    def hurry(self, run: str) -> None:
-        """Have a job that was put back start now, and not when Slurm lets it."""
-        job, end = self.job(run), time.monotonic() + LONG
-        while self.cluster.job_state(job) != "PENDING":
-            assert time.monotonic() < end, self.job_facts(run)
-            time.sleep(0.1)
-        self.cluster.command("scontrol", "update", f"JobId={job}", "StartTime=now")
-
     def record(self, run: str) -> dict[str, Any]:
         return dict(json.loads((self.runs / run / "run.json").read_text()))
 
@@ -93,6 +85,10 @@ class Login:
         """Wait for the end of a run; return its exit code."""
         code, _, err = self.type("wait", run, "--timeout", str(LONG))
         assert code != 124, err + self.console(run)
+        if code:  # shown where a test did not expect it
+            print(
+                f"run {run} ended with {code}: {self.record(run)['outcome']}\n{self.console(run)}"
+            )
         return code
 
     def left(self) -> list[Path]:

@@ -231,8 +231,6 @@ def test_before_its_time_is_over_a_run_saves_and_goes_on(login: Login) -> None:
     words = (*ON_TWO, "--time", "1", "--requeue", "--signal-before", "50s", "goes_on.py")
     run = login.submit(*words)
     follower = login.start("attach", run)
-    login.await_console(run, "goes back into the queue")
-    login.hurry(run)
     assert login.end(run) == 0
     text = login.console(run)
     assert text.count("| saved") == 4
@@ -256,7 +254,6 @@ def test_after_a_failed_attempt_and_a_lost_node_a_run_goes_on(login: Login) -> N
         if is_srun(pid, "n2"):
             os.kill(pid, signal.SIGKILL)
     login.await_console(run, "goes back into the queue, as attempt 2: a node was lost")
-    login.hurry(run)
     assert login.status(run)["state"] in {"queued", "running", "finished"}
     assert login.end(run) == 0
     assert [login.log(run, 0, attempt) for attempt in range(3)] == [
@@ -273,7 +270,6 @@ def test_a_run_gives_way_and_goes_on(login: Login) -> None:
     text = login.await_console(run, f"run {run} goes back into the queue, as attempt 1: ")
     assert "another job takes the nodes" in text
     assert login.end(urgent) == 0
-    login.hurry(run)
     assert login.end(run) == 0
     assert login.console(run).count(f"| resumed {run}") == 16
 
@@ -309,7 +305,6 @@ def test_a_job_that_somebody_requeues_goes_on(login: Login) -> None:
     follower = login.start("logs", "tail", run, "--rank", "0")
     login.cluster.command("scontrol", "requeue", login.job(run))
     login.await_console(run, "Slurm has put the job back into the queue")
-    login.hurry(run)
     assert login.end(run) == 0
     assert login.console(run).count(f"| resumed {run}") == 4
     out, _ = follower.communicate(timeout=LONG)

@@ -185,7 +185,8 @@ def _why(run: RunDir, job: Job) -> str:
     reason = f" ({job.reason})" if job.reason else ""
     words = f"Slurm's job {job.id} ended before zlaunch could begin in it: {job.state}{reason}"
     with suppress(OSError):
-        said = run.console.read_text("utf-8", "replace").strip().splitlines()
+        lines = run.console.read_text("utf-8", "replace").strip().splitlines()
+        said = [line for line in lines if not line.startswith("slurmstepd")]  # of an earlier start
         if said:
             return f"{words}; the last it said: {said[-1]}"
     return f"{words}; is {run.path.parent.parent} there on its nodes?"
