@@ -213,6 +213,25 @@ def test_a_running_run_is_stopped(login: Login, where: str) -> None:
     login.site.nothing_left()
 
 
+def test_where_no_lock_is_seen_slurm_tells_how_a_run_stands(login: Login) -> None:
+    """As over a file system that keeps locks to each machine."""
+    run = login.submit("--nodes", "2", "--cpu", "1", "wait.py")
+    login.await_console(run, "| up", 2)
+    lock = login.runs / run / "lock"
+    lock.unlink()
+    lock.touch()
+    assert login.status(run)["state"] == "running"
+    followers = [login.start("logs", "tail", run), login.start("attach", "--from-start", run)]
+    assert login.type("wait", run, "--timeout", "1")[0] == 124
+    assert login.type("rm", run)[0] == 2
+    code, out, err = login.type("stop", run)
+    assert (code, "was stopped by SIGTERM (exit code 143)" in out) == (0, True), err
+    for follower, ended in zip(followers, (0, 143), strict=True):
+        out, err = follower.communicate(timeout=LONG)
+        assert (follower.returncode, out.count("| saved")) == (ended, 2), out + err
+    login.site.nothing_left()
+
+
 def test_stop_now_ends_the_grace(login: Login) -> None:
     login.site.write(
         "deaf.py",

@@ -8,7 +8,15 @@ from typing import Any
 
 import typer
 
-from zlaunch.cli.one_run import JsonOption, RunArgument, ask_launcher, ending, find_run, say
+from zlaunch.cli.one_run import (
+    JsonOption,
+    RunArgument,
+    ask_launcher,
+    ending,
+    find_run,
+    is_elsewhere,
+    say,
+)
 from zlaunch.cli.past_run import diagnosis_of, evidence_of
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.slurm_queue import why_queued
@@ -79,6 +87,9 @@ def _told(run: RunDir) -> dict[str, Any]:
 
 def _ask(run: RunDir) -> dict[str, Any]:
     """What only the launcher knows; the rest is told without it."""
+    record = run.read_record()
+    if record.job and is_elsewhere(record):  # its socket is one of that machine
+        return {}
     try:
         return ask_launcher(run, request("status"), _PATIENCE)
     except ZlaunchError as error:

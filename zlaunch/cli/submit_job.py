@@ -148,7 +148,8 @@ def _checked(request: Request, wish: Wish) -> JobRequest:
             raise InputError(f"{option} is empty", hint="leave it out")
     if wish.array is not None:
         read_array(wish.array)
-    rehearse(request, wish.nodes, _slots(request, wish))
+    nodes = wish.nodes or (None if wish.sbatch else 1)
+    rehearse(request, nodes, _slots(request, wish))
     return JobRequest(
         name=request.name or Path(request.script).name,
         nodes=wish.nodes,
