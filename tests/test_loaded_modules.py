@@ -50,6 +50,19 @@ def test_help_of_run_loads_nothing_heavy() -> None:
     assert HEAVY & loaded == set()
 
 
+def test_a_run_is_submitted_without_anything_heavy(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import torch\n")
+    words = ("submit", "--nodes", "2", "--cpu", "1", "--dry-run", str(script))
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, *words],
+        cwd=ROOT, env={**os.environ, "ZLAUNCH_HOME": str(tmp_path)}, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    assert "#SBATCH --nodes=2" in done.stdout
+    assert HEAVY & set(done.stderr.rpartition("loaded:")[2].split()) == set()
+
+
 def test_a_press_of_tab_loads_no_command_and_nothing_heavy(tmp_path: Path) -> None:
     """Once it is known what commands there are; and that is found out anew after a change."""
     code = "import sys; from zlaunch.__main__ import run; run(); print(*sys.modules)"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from test_lifecycle import (
@@ -30,6 +32,7 @@ from zlaunch.run.state import (
     NodesUnfit,
     Phase,
     Rules,
+    TimeNearlyOver,
 )
 
 TWICE = Rules(GRACE, restarts=Restarts(2, 30.0))
@@ -71,6 +74,29 @@ def test_the_count_is_of_the_whole_run() -> None:
     assert why == "not started again: --max-restarts 2 allows no more"
     pauses = [action.pause for action in history.actions if isinstance(action, Rest)]
     assert pauses == [1.0, 2.0]
+
+
+def test_attempts_are_counted_from_those_of_an_earlier_start_of_the_job() -> None:
+    history = History(rules=TWICE)
+    history.state = replace(history.state, first=3, attempts=3)
+    for event in READY:
+        history.happen(event)
+    assert StartWorkers("10.0.0.1", 29500, 3) in history.actions
+    for event in [Started(0, 1, 0.0), *fails()]:
+        history.happen(event)
+    assert (history.state.attempt, history.state.attempts) == (4, 4)
+    assert history.happen(LATER) == (CheckNodes(1),)
+    assert history.happen(NodesFit("10.0.0.1", 29501)) == (StartWorkers("10.0.0.1", 29501, 4),)
+    assert [one.number for one in history.state.past] == [3]
+
+
+def test_a_run_that_goes_on_elsewhere_is_not_started_again_here() -> None:
+    history = History([*READY, TimeNearlyOver(), *fails()], TWICE)
+    assert isinstance(history.actions[-1], Finish)
+    assert history.exit_code == 7
+    paused = History([*READY, *fails(), TimeNearlyOver()], TWICE)
+    assert paused.is_in(Phase.DONE)
+    assert paused.exit_code != 0
 
 
 # a failing attempt -> why it is the last one, None where nobody asked for restarts

@@ -156,7 +156,8 @@ class Cluster:
             "SlurmUser=root",
             "SlurmdUser=root",
             "AuthType=auth/munge",
-            f"AuthInfo=socket={folder}/munge/socket",
+            # What a job that was requeued waits at least, instead of two minutes.
+            f"AuthInfo=socket={folder}/munge/socket,cred_expire=5",
             "CredType=cred/munge",
             f"StateSaveLocation={folder}/state",
             f"SlurmdSpoolDir={folder}/%n",
@@ -178,7 +179,14 @@ class Cluster:
             "SwitchType=switch/none",
             "JobCompType=jobcomp/none",
             *nodes,
-            f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES DefaultTime=10",
+            # Jobs of main give way to those of urgent, and have GraceTime to leave.
+            "PreemptType=preempt/partition_prio",
+            "PreemptMode=REQUEUE",
+            (
+                f"PartitionName=main Nodes={','.join(self.nodes)} Default=YES DefaultTime=10 "
+                "PriorityTier=1 GraceTime=20"
+            ),
+            f"PartitionName=urgent Nodes={','.join(self.nodes)} DefaultTime=10 PriorityTier=2",
         ]
         (folder / "slurm.conf").write_text("\n".join(conf) + "\n")
         gres = [

@@ -61,6 +61,18 @@ class Site:
         self._processes.append(process)
         return process
 
+    def mind(self, process: subprocess.Popen[str]) -> None:
+        """End it with the test, and do not count it for what is left."""
+        self._processes.append(process)
+
+    def tool(self, *words: str) -> tuple[int, str, str]:
+        """Type `zlaunch WORDS` on the machine of the nodes: exit code and output."""
+        done = subprocess.run(
+            [*_TOOL, *words], cwd=self.folder, env=self.env, capture_output=True, text=True,
+            timeout=LONG, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
     def run(self, *words: str, ask: tuple[str, ...] = ("-N2",), **env: str) -> tuple[int, str, str]:
         """The same, to its end: exit code and output."""
         process = self.salloc(*words, ask=ask, **env)
@@ -142,6 +154,15 @@ def _marked(marker: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def is_srun(pid: int, node: str) -> bool:
+    """Whether it is the srun of a node."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return words[0] == b"srun" and f"--nodelist={node}".encode() in words
 
 
 @pytest.fixture

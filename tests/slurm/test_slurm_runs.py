@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from conftest import LONG, Site
+from conftest import LONG, Site, is_srun
 
 from zlaunch.spec.allocation import expand_nodelist
 
@@ -225,7 +225,7 @@ def test_a_killed_srun_is_a_lost_node_and_leaves_nothing(site: Site) -> None:
     words = ("multinode", "--cpu", "2", "--grace", "1", "--heartbeat", "4", "wait.py")
     process = site.salloc(*words)
     site.up(process, 4)
-    sruns = [pid for pid in site.alive() if _is_srun(pid, "n2")]
+    sruns = [pid for pid in site.alive() if is_srun(pid, "n2")]
     assert sruns
     for pid in sruns:
         os.kill(pid, signal.SIGKILL)
@@ -268,14 +268,6 @@ def _parent(pid: int) -> int:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
         return 0
-
-
-def _is_srun(pid: int, node: str) -> bool:
-    try:
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return words[0] == b"srun" and f"--nodelist={node}".encode() in words
 
 
 @pytest.mark.parametrize("text", ["gpu[01-03,07],login1", "r[1-2]n[8-11]", "a,b[1,3],c[7-8]"])

@@ -11,7 +11,8 @@ import typer
 from zlaunch.cli.logs import follow_all
 from zlaunch.cli.one_run import RunArgument, ending, exit_code_of, find_run, over_already, say
 from zlaunch.cli.pipes import reader_may_leave
-from zlaunch.run.record import LOST, RUNNING
+from zlaunch.cli.slurm_queue import why_queued
+from zlaunch.run.record import LOST, QUEUED
 from zlaunch.system.follow import ConsoleFollower, wait_until_planned
 from zlaunch.system.rundir import RunDir
 
@@ -34,7 +35,7 @@ def attach(
     """
     found = find_run(run)
     record = found.read_record()
-    if record.state != RUNNING and not from_start:
+    if record.is_over and not from_start:
         say(f"{over_already(record)}; --from-start shows all of it")
         raise typer.Exit(exit_code_of(record))
     with reader_may_leave():
@@ -51,9 +52,12 @@ def attach(
 
 def _follow(run: RunDir, *, from_start: bool) -> None:
     def introduce() -> None:
-        if run.launcher_lives():
+        if not run.read_record().is_over:
             say(f"attached to run {run.id}; Ctrl-C leaves it as it is")
 
+    record = run.read_record()
+    if record.state == QUEUED:
+        say(f"run {run.id} is queued: {why_queued(record)}")
     if not run.console.exists():
         wait_until_planned(run)
         follow_all(run, introduce, from_start=from_start)

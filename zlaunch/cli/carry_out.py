@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -37,6 +37,7 @@ from zlaunch.system.run_store import RunStore
 from zlaunch.system.rundir import RunDir
 
 if TYPE_CHECKING:
+    from zlaunch.launcher.requeue import Requeue
     from zlaunch.system.background import Away
 
 
@@ -58,9 +59,20 @@ def carry_out(
         open_run = _OpenRun(request, prepared, run, env, closing)
         launcher = open_run.launcher(wanted, store, away)
         open_run.let_others_ask(launcher, listener)
-        outcome, summary = open_run.tell_the_end(launcher.run(), launcher.pids)
+        outcome = launcher.run()
+        why_again = open_run.why_again(outcome)
+        if why_again:
+            open_run.tell_of_next(outcome, launcher.pids, why_again)
+        else:
+            outcome, summary = open_run.tell_the_end(outcome, launcher.pids)
+    if why_again:
+        return open_run.put_back(outcome)
     on_exit(request, run, open_run.record, open_run.ending.cause, summary)
     ignore_stop_signals()
+    if run.adopted is not None:
+        from zlaunch.system.submission import forget_submission
+
+        forget_submission(run)
     return outcome.exit_code
 
 
@@ -85,27 +97,34 @@ class _OpenRun:
             closing.callback(opened.close)
         self.ending = Ending(self._console, self._output, _background(prepared))
         self._told: list[str] = []
+        self._requeue: Requeue | None = None
+
+    @property
+    def _rules(self) -> Rules:
+        request = self._request
+        restarts = Restarts(request.max_restarts, request.healthy_after)
+        patience = self._prepared.place.patience.connect
+        return Rules(request.grace, patience, restarts, request.exit_limit)
 
     def launcher(self, wanted: Wanted | None, store: RunStore, away: Away | None) -> Launcher:
         """Make the launcher of this run, with what it has to tell us."""
         request, prepared, run, place = (
             self._request, self._prepared, self._run, self._prepared.place,
         )  # fmt: skip
-        restarts = Restarts(request.max_restarts, request.healthy_after)
         return Launcher(
             prepared.plan,
             place.backend,
             self._loop,
             self._console,
             self._output,
-            Rules(request.grace, place.patience.connect, restarts, request.exit_limit),
+            self._rules,
             place.patience,
             prepared.asked,
             request.allow,
             Hooks(
                 on_waiting=tell_of_waiting(run, away),
                 on_placed=self._note_placed,
-                on_start=partial(_begin, store, run, away),
+                on_start=self._begin(store, away),
                 on_running=lambda: away.running(run.id) if away is not None else None,
                 on_trouble=self._tell_trouble,
                 on_failure=self.ending.get_ready,
@@ -115,7 +134,16 @@ class _OpenRun:
             stack_options(request, run),
             request.forwarded,
             wanted,
+            self.record.attempts_before,
         )
+
+    def _begin(self, store: RunStore, away: Away | None) -> Callable[[], None]:
+        def begin() -> None:
+            _begin(store, self._run, away)
+            if self._requeue is not None:
+                self._requeue.begun()
+
+        return begin
 
     def let_others_ask(self, launcher: Launcher, listener: socket.socket | None) -> None:
         """Open the run to other shells and to Prometheus, and say on the console that it begins."""
@@ -128,6 +156,11 @@ class _OpenRun:
         time_left = job_time(
             self._prepared.place.allocation, loop, console.say, launcher.forwarding
         )
+        if run.adopted is not None:
+            from zlaunch.cli.requeue import make_requeue
+
+            say, rules = console.say, self._rules
+            self._requeue = make_requeue(run, rules, loop, launcher, say, time_left)
         control = Control(loop, run, handlers, streams(launcher))
         introduce(console, self._prepared, run, verbose=request.verbose)
         port = serve(listener, loop, console, run.id, launcher, self._output.metrics)
@@ -141,6 +174,29 @@ class _OpenRun:
             show_live(loop, console, launcher.view, self.record, self._env)
         if request.debug:
             console.say(introduce_debugging(self._prepared.plan))
+
+    def why_again(self, outcome: Outcome) -> str:
+        """Say why the run goes on in another start of its job; "" where it does not."""
+        return self._requeue.why_again(outcome) if self._requeue is not None else ""
+
+    def tell_of_next(self, outcome: Outcome, pids: Mapping[int, int], why: str) -> None:
+        """Say that the run goes on, and write it down."""
+        from zlaunch.cli.requeue import queued_again
+
+        assert self._requeue is not None
+        if not self._requeue.warned:  # else that is why ranks ended
+            self.ending.tell(outcome, pids)
+        self.record = queued_again(self._run, self.record)
+        told = f"run {self._run.id} goes back into the queue, as attempt {outcome.attempts}: {why}"
+        self._console.say(told)
+
+    def put_back(self, outcome: Outcome) -> int:
+        """Have the job start again, last of all, since Slurm ends it for that."""
+        from zlaunch.cli.requeue import put_back
+
+        assert self._requeue is not None
+        by_slurm = self._requeue.by_slurm
+        return put_back(self._request, self._run, self.record, outcome, by_slurm=by_slurm)
 
     def tell_the_end(self, outcome: Outcome, pids: Mapping[int, int]) -> tuple[Outcome, str]:
         """Say and write down how it ended; return that, with what is known of the cause."""

@@ -87,7 +87,7 @@ def _runs(wanted: Wanted, env: Mapping[str, str]) -> Words:
 
 def _described(run: RunDir, kind: str) -> tuple[str, str] | None:
     """Name and state; None where it is no run of this kind, or broken."""
-    lives = run.launcher_lives()
+    lives = run.launcher_lives() or _is_queued(run)
     if kind == (kinds.PAST_RUN if lives else kinds.LIVE_RUN):
         return None
     try:
@@ -96,6 +96,13 @@ def _described(run: RunDir, kind: str) -> tuple[str, str] | None:
         return record["name"] or "", state if lives or record["ended"] is not None else "lost"
     except (OSError, ValueError, TypeError, KeyError):
         return None
+
+
+def _is_queued(run: RunDir) -> bool:
+    """By what is written, since Slurm would take too long for a press of Tab."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        return bool(json.loads(run.record_path.read_bytes())["state"] == "queued")
+    return False
 
 
 # Hosts

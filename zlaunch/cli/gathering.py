@@ -45,9 +45,10 @@ class Gathering:
         for signum in _STOPS:
             if signal.getsignal(signum) is signal.SIG_DFL:
                 signal.signal(signum, _stopped)
-        run.create()
-        if request.detach:
-            run.adopt_console()
+        if not run.created:
+            run.create()
+            if request.detach:
+                run.adopt_console()
         return unplanned_record(request, run, os.environ)
 
     @contextmanager
@@ -67,12 +68,20 @@ class Gathering:
 
     def _end(self, record: RunRecord, outcome: Outcome) -> None:
         started = any(event["event"] == "Started" for event in self._run.read_events())
-        outcome = replace(outcome, attempts=int(started))
+        outcome = replace(outcome, attempts=max(record.attempts_before, int(started)))
+        if self._run.adopted is not None:
+            from zlaunch.cli.requeue import goes_on
+            from zlaunch.system.submission import forget_submission
+
+            if goes_on(self._run, record, outcome):
+                return
+            forget_submission(self._run)
         ended = replace(record, gathering=None).ended_with(outcome, time.time())
         with suppress(InputError):  # the disk is full; the reason is told anyway
             self._run.write_record(ended)
         on_exit(self._request, self._run, ended, None, self._summary(ended, outcome))
-        if outcome.unfit and record.gathering is not None:  # wrong input leaves nothing behind
+        if self._run.adopted is None and outcome.unfit and record.gathering is not None:
+            # wrong input leaves nothing behind
             self._run.discard()
 
     def _summary(self, ended: RunRecord, outcome: Outcome) -> str:

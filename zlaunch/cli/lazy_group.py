@@ -22,7 +22,7 @@ def lazy_group(commands: Mapping[str, tuple[str, str]], name: str) -> type[Typer
 
     class LazyGroup(TyperGroup):
         def list_commands(self, _ctx: Any) -> list[str]:
-            return list(commands)
+            return [name for name in commands if not name.startswith("_")]
 
         def get_command(self, _ctx: Any, cmd_name: str) -> Any:
             """A command with its name and help only: enough to be listed."""
@@ -34,7 +34,7 @@ def lazy_group(commands: Mapping[str, tuple[str, str]], name: str) -> type[Typer
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             if args and args[0] not in commands and not args[0].startswith("-"):
-                alike = difflib.get_close_matches(args[0], commands, n=1)
+                alike = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
                 hint = f"did you mean {alike[0]}?" if alike else f"{name} --help"
                 if args[0].endswith(".py"):
                     hint = f"zlaunch run {args[0]}"

@@ -24,7 +24,6 @@ from zlaunch.cli.log_view import find_begin, from_the_end, show_logs
 from zlaunch.cli.one_run import RunArgument, find_run, no_ranks_yet, say
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.errors import InputError
-from zlaunch.run.record import RUNNING
 from zlaunch.system.follow import wait_until_planned
 from zlaunch.system.rank_log import files_of
 from zlaunch.system.rundir import RunDir
@@ -84,10 +83,11 @@ def tail(
     count = _count(lines, _FEW if since is None else None)
     if follow and (waits := no_ranks_yet(found.read_record())):
         say(waits)
-        wait_until_planned(found)
+        if wait_until_planned(found) and lines is None:
+            count = None  # who was there first misses nothing
     choice = choose(found, rank, host, since, grep, errors=errors, merge=merge)
     _say_why_empty(found)
-    follow = follow and found.read_record().state == RUNNING  # else there is nothing to come
+    follow = follow and not found.read_record().is_over  # else there is nothing to come
     with reader_may_leave():
         begin = find_begin(found, choice, count, follow=follow)
         show_logs(found, choice, begin, follow=follow)

@@ -20,6 +20,7 @@ from zlaunch.errors import ZlaunchError
 _COMMANDS = {
     "run": ("zlaunch.cli.run", "Train on this machine: one worker per GPU, or N on the CPU."),
     "multinode": ("zlaunch.cli.multinode", "Train on many hosts, over SSH or by Slurm."),
+    "submit": ("zlaunch.cli.submit", "Have Slurm start a run when there is room; print its id."),
     "join": ("zlaunch.cli.join", "Train on many nodes, this command started on each; no SSH."),
     "plan": ("zlaunch.cli.plan", "Which recipes fit a model into memory, term by term."),
     "doctor": ("zlaunch.cli.doctor", "Look at hosts: what would make training there fail."),
@@ -39,6 +40,7 @@ _COMMANDS = {
     "report": ("zlaunch.cli.report", "A page about a run: timeline, curves, memory, causes."),
     "stacks": ("zlaunch.cli.stacks", "Where the ranks of a run are; who is elsewhere."),
     "completion": ("zlaunch.cli.completion", "Complete commands, options, runs and hosts on Tab."),
+    "__submitted": ("zlaunch.cli.submitted", ""),  # for batch scripts
 }
 
 # Typer does not export the base of its usage errors, and whether click is inside it or

@@ -51,7 +51,7 @@ def serve(
     def page() -> bytes:
         state = launcher.state
         world, running = len(state.everyone), state.running if launcher.pids else ()
-        standing = Standing(run_id, world, running, len(state.past))
+        standing = Standing(run_id, world, running, state.attempt)
         return exposition(families(standing, metrics.newest(), _left(metrics)))
 
     console.say(f"metrics: http://{LOOPBACK}:{listener.getsockname()[1]}{PATH}")

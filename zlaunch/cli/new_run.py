@@ -27,11 +27,12 @@ from zlaunch.system.rundir import RunDir
 
 def unplanned_record(request: Request, run: RunDir, env: Mapping[str, str]) -> RunRecord:
     """The record of a run that starts now, where nothing is known of its ranks yet."""
+    queued = run.adopted
     return RunRecord(
         id=run.id,
         name=request.name,
         state=RUNNING,
-        started=time.time(),
+        started=time.time() if queued is None else queued.started,
         command=redact_arguments((request.script, *request.args), env),
         cwd=working_directory(),
         world_size=0,
@@ -41,6 +42,7 @@ def unplanned_record(request: Request, run: RunDir, env: Mapping[str, str]) -> R
         launcher_pid=os.getpid(),
         version=__version__,
         host=socket.gethostname(),
+        submitted=None if queued is None else queued.submitted,
     )
 
 
@@ -88,7 +90,10 @@ def make_files(
     # What the rank at the terminal writes is shown as it is: nothing of it can be folded.
     verbose = request.verbose or request.debug
     most = request.log_bytes
-    output = Output(run, console, ranks, loss_scale, verbose=verbose, log_max=most, loop=loop)
+    output = Output(
+        run, console, ranks, loss_scale, verbose=verbose, log_max=most, loop=loop,
+        attempt=record.attempts_before,
+    )  # fmt: skip
     run.write_record(record)
     return output
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from zlaunch.errors import ZlaunchError
-from zlaunch.run.record import FINISHED, GATHERING, LOST, RUNNING, STOPPED, RunRecord
+from zlaunch.run.record import FINISHED, GATHERING, LOST, QUEUED, RUNNING, STOPPED, RunRecord
 from zlaunch.system.control_socket import NoAnswerError, ask
 from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
@@ -49,13 +49,22 @@ def ask_launcher(run: RunDir, line: bytes, within: float = _PATIENCE) -> dict[st
         host = record.host
         if waits := no_ranks_yet(record):
             raise NoAnswerError(waits) from error
-        if host in {"", socket.gethostname()}:
+        if not is_elsewhere(record):
             raise
         raise NoAnswerError(error.message, hint=f"it runs on {host}: ask there") from error
 
 
+def is_elsewhere(record: RunRecord) -> bool:
+    """Whether the launcher is on another machine, or was."""
+    return record.host not in {"", socket.gethostname()}
+
+
 def no_ranks_yet(record: RunRecord) -> str:
-    """What to say of a run that gathers; empty of any other."""
+    """What to say of a run that gathers, or waits for its first start; empty of any other."""
+    if record.state == QUEUED and not record.world_size:
+        from zlaunch.cli.slurm_queue import why_queued  # few runs are
+
+        return f"run {record.id} is queued: {why_queued(record)}; it has no ranks yet"
     if record.shown_state != GATHERING:
         return ""
     return f"run {record.id} still waits for {record.gathering}; it has no ranks yet"
@@ -71,6 +80,8 @@ def ending(record: RunRecord) -> str:
     code = f"(exit code {record.exit_code})"
     if record.state == RUNNING:
         return "is running"
+    if record.state == QUEUED:
+        return "is queued"
     if record.state == LOST:
         return "was lost: its launcher is gone, and with it how it ended"
     if record.state == FINISHED:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zlaunch.insight.evidence import Cause, Diagnosis, Evidence, RankEnd
-from zlaunch.run.record import RunRecord
+from zlaunch.run.record import QUEUED, RunRecord
 from zlaunch.system.run_stacks import kept_stacks
 from zlaunch.system.rundir import RunDir
 from zlaunch.system.tail import last_lines
@@ -147,5 +147,7 @@ def not_ended(run: RunDir, record: RunRecord) -> str:
     """What to say first about a run whose end is not known; empty for one that ended."""
     if record.outcome is not None:
         return ""
+    if record.state == QUEUED:
+        return f"run {record.id} is queued; this is what its ranks printed so far"
     how = "is still running" if run.launcher_lives() else "was lost with its launcher"
     return f"run {record.id} {how}; this is what its ranks printed so far"

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from zlaunch.cli.pipes import reader_may_leave
-from zlaunch.cli.queue import print_queue
+from zlaunch.cli.queue import print_queue, print_slurm
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import duration
-from zlaunch.run.record import LOST, RUNNING, RunRecord
+from zlaunch.run.record import LOST, QUEUED, RUNNING, RunRecord
 from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
 
@@ -55,6 +55,7 @@ def ps(
             return
         _print_table(shown)
         print_queue({record.id: why for record in shown if (why := _waits_for(record))})
+        print_slurm({record.id: why for record in shown if (why := _queued(record))})
 
 
 def _all() -> Iterator[RunRecord]:
@@ -68,7 +69,7 @@ def _newest() -> Iterator[RunRecord]:
     for run in _runs():
         if shown < _SHOWN or run.launcher_lives():
             for record in _record(run):
-                if not record.nothing_started and (shown < _SHOWN or record.state == RUNNING):
+                if not record.nothing_started and (shown < _SHOWN or not record.is_over):
                     shown += 1
                     yield record
 
@@ -90,13 +91,22 @@ def _waits_for(record: RunRecord) -> str:
     return run.waits_for() if record.state == RUNNING else ""
 
 
+def _queued(record: RunRecord) -> str:
+    if record.state != QUEUED:
+        return ""
+    from zlaunch.cli.slurm_queue import why_queued  # few runs are
+
+    return why_queued(record)
+
+
 def _summary(record: RunRecord, end: JobEnd | None) -> dict[str, Any]:
     return {
         "id": record.id,
         "name": record.name,
         "state": record.shown_state,
         "gathering": record.gathering,
-        "waits_for": _waits_for(record) or None,
+        "waits_for": _waits_for(record) or _queued(record) or None,
+        "job": record.job or None,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(record.started)),
         "world_size": record.world_size,
         "exit_code": record.exit_code,
@@ -108,7 +118,7 @@ def _summary(record: RunRecord, end: JobEnd | None) -> dict[str, Any]:
 
 
 def _seconds(record: RunRecord) -> float:
-    now = time.time() if record.state == RUNNING else record.started
+    now = record.started if record.is_over else time.time()
     return (record.ended or now) - record.started
 
 

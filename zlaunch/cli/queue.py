@@ -31,6 +31,14 @@ def print_queue(own: Mapping[str, str]) -> None:
         typer.echo(f"  run {run_id}: {visible(own[run_id])}")
 
 
+def print_slurm(queued: Mapping[str, str]) -> None:
+    """Print why runs wait that were submitted."""
+    if queued:
+        typer.echo("\nwaiting for Slurm:")
+    for run_id, why in queued.items():
+        typer.echo(f"  run {run_id}: {visible(why)}")
+
+
 def _queue() -> list[Claim]:
     try:
         leases = Leases(lease_folder(None, os.environ), make=False)

@@ -12,7 +12,13 @@ import typer
 
 from zlaunch.cli.one_run import say
 from zlaunch.errors import InputError, ZlaunchError
-from zlaunch.system.run_removal import refuse_if_alive, remove, remove_old_file, size
+from zlaunch.system.run_removal import (
+    is_with_slurm,
+    refuse_if_alive,
+    remove,
+    remove_old_file,
+    size,
+)
 from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
 
@@ -32,7 +38,7 @@ def rm(
 ) -> None:
     """Remove runs that are over, with logs and all; none where one of them is running."""
     store = RunStore(home_directory(os.environ))
-    found = {run.id: run for run in map(store.find, runs)}
+    found = {run.id: run for one in runs for run in store.find_all(one)}
     for run in found.values():
         refuse_if_alive(run)
     for run in found.values():
@@ -55,7 +61,7 @@ def prune(
     store = RunStore(home_directory(os.environ))
     count = given_back = 0
     for run in map(store.run, store.ids()):
-        if run.launcher_lives() or _last_sign(run) >= before:
+        if run.launcher_lives() or _last_sign(run) >= before or is_with_slurm(run):
             continue
         given_back += size(run)
         if not dry_run:

@@ -7,7 +7,7 @@ import re
 from zlaunch.errors import InputError
 
 _LONGEST = 60  # characters: a column of `zlaunch ps`
-_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}")
+_RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}(_[0-9]+)?")
 
 
 def check_name(name: str) -> None:

@@ -12,7 +12,7 @@ from zlaunch.errors import ZlaunchError
 from zlaunch.insight.board import Board
 from zlaunch.run.control import ControlError, parse_answer, request
 from zlaunch.run.metrics import decode
-from zlaunch.run.record import FAILED, RUNNING, RunRecord
+from zlaunch.run.record import FAILED, RunRecord
 from zlaunch.system.control_socket import NoAnswerError, converse
 from zlaunch.system.loop import read_chunk
 from zlaunch.system.rundir import RunDir
@@ -28,7 +28,7 @@ _COPIED = ("gathering", "exit_code", "started", "ended")
 def head(record: RunRecord, now: float) -> dict[str, Any]:
     """What a record says of the whole run."""
     told = {name: getattr(record, name) for name in _COPIED}
-    until = now if record.state == RUNNING else record.ended
+    until = record.ended if record.is_over else now
     told["seconds"] = None if until is None else round(until - record.started, 1)
     fields = {"run": record.id, "name": record.name, "state": record.shown_state, **told}
     return {name: value for name, value in fields.items() if value is not None}
@@ -41,7 +41,7 @@ def last_snapshot(run: RunDir) -> dict[str, Any]:
     """
     record = run.read_record()
     board = Board(record.world_size, record.plan.get("workers"))
-    over = record.state != RUNNING
+    over = record.is_over
     for event in run.read_events():
         board.event(event)
     for line in _last_metrics(run):

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from zlaunch.cli.one_run import no_ranks_yet
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.errors import InputError
 from zlaunch.run.control import request
@@ -36,6 +37,8 @@ def stacks(
     """
     found = RunStore(home_directory(os.environ)).find(run)
     record = found.read_record()
+    if waits := no_ranks_yet(record):
+        raise InputError(waits)
     if record.state != RUNNING:
         _show_last(found, record.state, as_json=as_json)
         return

@@ -49,19 +49,23 @@ def start(request: Request) -> int:
     if request.detach:
         from zlaunch.cli.detach import detach  # who stays does not pay for it
 
-        return detach(run, partial(_start, request, store, run), quiet=request.quiet)
-    return _start(request, store, run)
+        return detach(run, partial(see_through, request, store, run), quiet=request.quiet)
+    return see_through(request, store, run)
 
 
-def _start(request: Request, store: RunStore, run: RunDir, away: Away | None = None) -> int:
+def see_through(request: Request, store: RunStore, run: RunDir, away: Away | None = None) -> int:
+    """Run to the end and return the exit code; the options have been checked."""
     hold_until_started(request.forwarded)
     env = dict(os.environ)
     if request.join is not None:
         _rehearse(request, env, run)
     gathering = Gathering(request, run)
-    with gathering.to_its_end(), find_place(request, env, gather=gathering) as place:
-        prepared = prepare(request, env, run, place)
-        return carry_out(request, prepared, store, run, env, away)
+    with gathering.to_its_end():
+        if run.adopted is not None:
+            gathering(f"the nodes of Slurm's job {run.adopted.job}")
+        with find_place(request, env, gather=gathering) as place:
+            prepared = prepare(request, env, run, place)
+            return carry_out(request, prepared, store, run, env, away)
 
 
 def _rehearse(request: Request, env: Mapping[str, str], run: RunDir) -> None:

@@ -8,9 +8,18 @@ from typing import Any
 
 import typer
 
-from zlaunch.cli.one_run import JsonOption, RunArgument, ask_launcher, ending, find_run, say
+from zlaunch.cli.one_run import (
+    JsonOption,
+    RunArgument,
+    ask_launcher,
+    ending,
+    find_run,
+    is_elsewhere,
+    say,
+)
 from zlaunch.cli.past_run import diagnosis_of, evidence_of, job_end_of
 from zlaunch.cli.pipes import reader_may_leave
+from zlaunch.cli.slurm_queue import why_queued
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import describe_exit, duration
@@ -18,7 +27,7 @@ from zlaunch.run.control import request
 from zlaunch.run.job_end import JobEnd
 from zlaunch.run.messages import Exit
 from zlaunch.run.rank_states import ENDED, RankState, rank_states
-from zlaunch.run.record import FAILED, LOST, RUNNING, RunRecord
+from zlaunch.run.record import FAILED, LOST, QUEUED, RUNNING, RunRecord
 from zlaunch.spec.slots import gpu_in_words
 from zlaunch.system.rundir import RunDir
 
@@ -41,8 +50,9 @@ def _told(run: RunDir) -> dict[str, Any]:
     record = run.read_record()
     live = _ask(run) if record.shown_state == RUNNING else {}
     record = run.read_record()  # it may have ended meanwhile
-    running = record.state == RUNNING
-    states = rank_states(run.read_events(), record.world_size, over=not running)
+    running = not record.is_over
+    queued = record.state == QUEUED
+    states = rank_states(run.read_events(), record.world_size, over=record.state != RUNNING)
     begun = max((state.attempt for state in states), default=-1)
     until = time.time() if running else record.ended
     outcome = record.outcome or {}
@@ -55,13 +65,15 @@ def _told(run: RunDir) -> dict[str, Any]:
         "phase": live.get("phase") if running else None,
         # for what others it waits before it can be planned
         "gathering": record.gathering if running else None,
-        "waits_for": run.waits_for() or None,
+        "waits_for": (why_queued(record) if queued else run.waits_for()) or None,
+        # of a run that was submitted: how Slurm calls it
+        "job": record.job or None,
         "ending": None if running else ending(record),
         "exit_code": record.exit_code,
         "started": _moment(record.started),
         "ended": _moment(record.ended),
         "seconds": None if until is None else round(until - record.started, 3),
-        "attempt": live.get("attempt", max(0, begun)),
+        "attempt": begun + 1 if queued else live.get("attempt", max(0, begun)),
         "most_restarts": live.get("most_restarts"),
         "command": list(record.command),
         "cwd": record.cwd,
@@ -79,6 +91,9 @@ def _told(run: RunDir) -> dict[str, Any]:
 
 def _ask(run: RunDir) -> dict[str, Any]:
     """What only the launcher knows; the rest is told without it."""
+    record = run.read_record()
+    if record.job and is_elsewhere(record):  # its socket is one of that machine
+        return {}
     try:
         return ask_launcher(run, request("status"), _PATIENCE)
     except ZlaunchError as error:
@@ -165,6 +180,8 @@ def _how(told: dict[str, Any]) -> str:
     attempt = told["attempt"]
     most = f" of at most {told['most_restarts']}" if told["most_restarts"] else ""
     tries = f", restart {attempt}{most}" if attempt else ""
+    if told["state"] == QUEUED:
+        return f"is queued, for {took}" if not attempt else f"is queued, to go on{tries}"
     if told["gathering"] is not None:
         return f"is gathering, for {took}"
     if told["state"] == RUNNING:
@@ -177,6 +194,7 @@ def _how(told: dict[str, Any]) -> str:
 
 def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
     launcher, cause = told["launcher"], told["cause"]
+    has_launcher = told["ending"] is None and told["state"] != QUEUED
     where = f" on {launcher['host']}" if launcher["host"] else ""
     started, ended = (told[name] and told[name][:19] for name in ("started", "ended"))
     return [
@@ -184,7 +202,8 @@ def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
         ("waits", visible(told["waits_for"] or "")),
         ("command", visible(" ".join(told["command"]))),
         ("in", told["cwd"]),
-        ("launcher", f"pid {launcher['pid']}{where}" if told["ending"] is None else None),
+        ("job", told["job"]),
+        ("launcher", f"pid {launcher['pid']}{where}" if has_launcher else None),
         ("started", started),
         ("ended", ended),
         ("slurm", _slurm_in_words(told)),

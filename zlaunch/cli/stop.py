@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,7 +13,6 @@ from zlaunch.cli.one_run import (
     NamedRunArgument,
     ask_launcher,
     ending,
-    find_run,
     over_already,
     say,
 )
@@ -23,6 +24,7 @@ from zlaunch.spec.ranks import describe_ranks
 from zlaunch.system.control_socket import NoAnswerError
 from zlaunch.system.launcher_end import LauncherEnd
 from zlaunch.system.launcher_signal import signal_launcher
+from zlaunch.system.run_store import RunStore, home_directory
 from zlaunch.system.rundir import RunDir
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -41,24 +43,45 @@ def stop(
     Ends with 0 once nothing runs any more, also where nothing did. To ask twice is to ask once;
     --now ends the grace.
     """
-    found = find_run(run)
+    runs = RunStore(home_directory(os.environ)).find_all(run)
+    try:
+        if not _stop_submitted(runs, now=now):
+            _stop(runs[0], now=now)
+    except KeyboardInterrupt:
+        known = runs[0].id
+        say(f"run {known} is still being stopped; `zlaunch status {known}` shows how far")
+        raise typer.Exit(130) from None
+
+
+def _stop_submitted(runs: Sequence[RunDir], *, now: bool) -> bool:
+    """End those that go by Slurm; return whether that was all there was to do."""
+    records = {run: run.read_record() for run in runs}
+    left = [run for run, record in records.items() if record.job and not record.is_over]
+    if left:
+        from zlaunch.cli.stop_submitted import stop_submitted  # few runs are
+
+        stop_submitted(left, now=now)
+        return True
+    if len(runs) > 1:
+        for record in records.values():
+            typer.echo(over_already(record))
+    return len(runs) > 1
+
+
+def _stop(found: RunDir, *, now: bool) -> None:
     record = found.read_record()
     if record.state != RUNNING:
         typer.echo(over_already(record))
         _end_on_exit(found, record.launcher_pid, now=now)
         return
     end = LauncherEnd(found)
-    try:
-        if record.gathering is None:
-            _ask(found, end, now=now)
-        elif not signal_launcher(found, record.launcher_pid, signal.SIGTERM):  # it is deaf still
-            raise ZlaunchError(
-                f"the launcher of run {found.id} is no process here", hint=f"ask on {record.host}"
-            )
-        end.wait()
-    except KeyboardInterrupt:
-        say(f"run {found.id} is still being stopped; `zlaunch status {found.id}` shows how far")
-        raise typer.Exit(130) from None
+    if record.gathering is None:
+        _ask(found, end, now=now)
+    elif not signal_launcher(found, record.launcher_pid, signal.SIGTERM):  # it is deaf still
+        raise ZlaunchError(
+            f"the launcher of run {found.id} is no process here", hint=f"ask on {record.host}"
+        )
+    end.wait()
     if not found.has_record():
         typer.echo(f"run {found.id} could not be begun; nothing is left of it")
         return

@@ -76,7 +76,7 @@ def _watch(run: RunDir) -> int:
         LauncherEnd(run).wait(_MOMENT)
         record = run.read_record()
     typer.echo("\n".join(plain_lines(last_snapshot(run))))
-    if record.state == RUNNING:  # it gathers
+    if not record.is_over:  # it gathers, or waits for Slurm
         return 0
     say(f"run {run.id} {ending(record)}")
     return exit_code_of(record)

@@ -8,7 +8,7 @@ import typer
 
 from zlaunch.cli.one_run import RunArgument, ending, exit_code_of, find_run
 from zlaunch.errors import InputError, TimeLimitError
-from zlaunch.system.launcher_end import LauncherEnd
+from zlaunch.system.run_end import wait_for_end
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -27,7 +27,7 @@ def wait(
     if timeout is not None and not 0 <= timeout <= _LONGEST:
         raise InputError(f"--timeout {timeout:g}: seconds from 0 to {_LONGEST:g} are expected")
     found = find_run(run)
-    if not LauncherEnd(found).wait(timeout):
+    if not wait_for_end(found, timeout):
         raise TimeLimitError(f"run {found.id} was still running after {timeout:g} s (--timeout)")
     record = found.read_record()
     typer.echo(f"run {record.id} {ending(record)}")

@@ -37,7 +37,7 @@ def _status(launcher: Launcher, _fields: Mapping[str, Any], reply: Reply) -> Non
     reply(
         answer(
             phase=state.phase.value,
-            attempt=len(state.past),
+            attempt=state.attempt,
             most_restarts=state.rules.restarts.most,
             signals=[signal_name(signum) for signum in launcher.forwarding.signums],
         )

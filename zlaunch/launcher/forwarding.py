@@ -19,7 +19,8 @@ NOBODY = "no rank is running, so it was passed on to nobody"
 class Forwarding:
     """Passes on the signals `signums`, whoever in the run has got them.
 
-    `on_passed` is called with each that went to the ranks.
+    `on_passed` is called with each that went to the ranks; `on_heard` before that, with each that
+    came to this process, whether there are ranks or not.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Forwarding:
         self._is_running = is_running
         self._wishes = Wishes()
         self.on_passed: Callable[[int], None] = lambda _: None
+        self.on_heard: Callable[[int], None] = lambda _: None
 
     def install(self, loop: Loop) -> None:
         """Hear them here."""
@@ -55,6 +57,8 @@ class Forwarding:
         self._wishes, is_new = self._wishes.heard(signum, sender, time.monotonic())
         if not is_new:
             return
+        if sender == LAUNCHER:
+            self.on_heard(signum)
         if self._is_running():
             self.order(signum)
             self.on_passed(signum)

@@ -88,10 +88,12 @@ class Launcher:
         stacks: StackOptions = StackOptions(),  # noqa: B008  # frozen
         forwarded: Collection[int] = FORWARDED,
         wanted: Wanted | None = None,
+        first_attempt: int = 0,
     ) -> None:
         """`asked` is what nodes are looked at for; `allowed` holds codes of what may be wrong.
 
-        `wanted` are leases, None for none. The signals `forwarded` go to the ranks.
+        `wanted` are leases, None for none. The signals `forwarded` go to the ranks. Attempts are
+        counted from `first_attempt` on.
         """
         self._hooks = hooks or Hooks()
         self._plan = plan
@@ -127,7 +129,7 @@ class Launcher:
         self._deadline: Timer | None = None
         self._outcome: Outcome | None = None
         self.pids: dict[int, int] = {}
-        self._state = RunState.begin(plan.topology.ranks_by_node, rules)
+        self._state = RunState.begin(plan.topology.ranks_by_node, rules, first_attempt)
         self._performers: Mapping[type, Callable[[Any], None]] = {
             CheckNodes: self._check_nodes,
             StartWorkers: self._start_workers,
@@ -233,7 +235,7 @@ class Launcher:
         """What `zlaunch status` and `zlaunch top` are told of the whole run."""
         return {
             "phase": self._state.phase.value,
-            "attempt": len(self._state.past),
+            "attempt": self._state.attempt,
             "most_restarts": self._state.rules.restarts.most,
         }
 
@@ -298,11 +300,11 @@ class Launcher:
         self.whereabouts.stop_watching()
         told = self._hooks.on_failed_attempt(failed, self.pids)
         self._happen(AttemptJudged(told.first_failure or rest.failed.first_failure))
-        attempt, most = rest.failed.number + 1, self._state.rules.restarts.most
+        attempt, most = len(self._state.past), self._state.rules.restarts.most
         self._console.say(f"restart {attempt} of {most} in {rest.pause:g} s")
 
     def _start_workers(self, start: StartWorkers) -> None:
-        if start.attempt:
+        if start.attempt > self._state.first:
             self._output.begin_attempt(start.attempt)
         else:
             self._hooks.on_start()

@@ -34,9 +34,11 @@ class Output:
         verbose: bool = False,
         log_max: int | None = None,
         loop: Loop | None = None,
+        attempt: int = 0,
     ) -> None:
         """Open all files. `verbose` shows what is folded otherwise, save overflow lines.
 
+        The attempt with this number comes first.
         Of what a rank writes in an attempt the newest `log_max` bytes are kept; None: all.
         With a `loop` metrics are in their file within a second, else at the end.
 
@@ -45,12 +47,13 @@ class Output:
         self._run = run
         self._console = console
         self._log_max = log_max
-        self._attempt = 0
-        self._logs = {rank: RankLog(run, rank, 0, log_max) for rank in ranks}
+        self._attempt = attempt
+        self._logs = {rank: RankLog(run, rank, attempt, log_max) for rank in ranks}
         self._arrivals = Arrivals(run)
         self._events = GrowingFile(run.open_events())
         self._metrics_file = GrowingFile(run.open_metrics())
         self.metrics = Metrics(lambda lines: self._complain(self._metrics_file.append(lines)), loop)
+        self.metrics.begin_attempt(attempt)
         self._at_first = self._loss_scale = loss_scale
         self._ends = {rank: LastWords() for rank in ranks}
         self._dumps: dict[int, Dump] = {}

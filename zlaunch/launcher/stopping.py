@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 
 from zlaunch.run.messages import Told
-from zlaunch.run.state import Interrupted, Phase, RunState
+from zlaunch.run.state import Interrupted, Phase, RunState, TimeNearlyOver
 from zlaunch.spec.ranks import describe_ranks
 
 
@@ -15,7 +15,7 @@ class Stopping:
 
     def __init__(
         self,
-        hear: Callable[[Interrupted | Told], None],
+        hear: Callable[[Interrupted | Told | TimeNearlyOver], None],
         state: Callable[[], RunState],
         say: Callable[[str], None],
     ) -> None:
@@ -31,6 +31,15 @@ class Stopping:
     def asked(self, *, at_once: bool) -> None:
         """Another shell wants it: as TERM does, or `at_once` as a second one."""
         self._stop_for(Interrupted(signal.SIGTERM, at_once), "zlaunch stop")
+
+    def leave(self) -> None:
+        """The run is to go on elsewhere: once its ranks have ended, none is started here again."""
+        self._hear(TimeNearlyOver())
+
+    def time_is_up(self, why: str) -> None:
+        """Have ranks end in time, as TERM does."""
+        if self._state().phase not in (Phase.STOPPING, Phase.KILLING, Phase.DONE):
+            self._stop_for(Interrupted(signal.SIGTERM), why)
 
     def told(self, event: Told) -> None:
         """A node has got a signal."""

@@ -38,6 +38,11 @@ class TimeLeft:
         else:
             self._plan()
 
+    @property
+    def end(self) -> float | None:
+        """When that is, in seconds of the epoch, as far as it is known by now."""
+        return self._end
+
     def warned(self, signum: int) -> None:
         """Say that a signal went to the ranks, as schedulers send one before the time is over."""
         left = f"; {self._left()}" if self._end is not None else ""

@@ -41,7 +41,7 @@ def end_if_over(state: RunState, now: float) -> Step:
     if state.open:
         return state, ()
     failure = state.first_failure
-    restartable = state.stopped_by is None and state.trouble is None
+    restartable = state.stopped_by is None and state.trouble is None and not state.leaves
     if failure is None or not restartable or not state.rules.restarts.most:
         return finish(state)
     attempt, lived = len(state.past), state.lived
@@ -49,7 +49,7 @@ def end_if_over(state: RunState, now: float) -> Step:
     if reason is not None:
         over, actions = finish(state)
         return over, (Mention(f"not started again: {reason}"), *actions)
-    failed, pause = Attempt(attempt, lived, failure), pause_before(attempt + 1)
+    failed, pause = Attempt(state.attempt, lived, failure), pause_before(attempt + 1)
     # The failure is past: a signal during the pause ends the run as one that was stopped.
     state = replace(state, phase=Phase.PAUSING, past=(*state.past, failed), first_failure=None)
     return state, (Rest(failed, pause), SetDeadline(now + pause))

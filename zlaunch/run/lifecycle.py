@@ -13,7 +13,7 @@ performs the actions.
        FAILING, STOPPING, KILLING --all ranks closed--> over
     over --a rank had failed, and a restart is allowed--> PAUSING --the pause ends--> STARTING
     over --else--> DONE
-       PAUSING --an agent is lost, a stop signal--> DONE
+       PAUSING --an agent is lost, a stop signal, the run goes on elsewhere--> DONE
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from zlaunch.run.state import (
     NodesUnfit,
     Phase,
     RunState,
+    TimeNearlyOver,
 )
 from zlaunch.spec.ranks import describe_ranks
 
@@ -79,7 +80,7 @@ def _nodes_fit(state: RunState, event: NodesFit, now: float) -> Step:
         return state, ()
     if state.trouble is not None:  # another node could not be reached
         return stop(state, state.trouble, now)
-    start = StartWorkers(event.address, event.port, len(state.past))
+    start = StartWorkers(event.address, event.port, state.attempt)
     state = replace(state, phase=Phase.RUNNING, exits={}, started_at=now)
     return state, (start,)
 
@@ -99,7 +100,7 @@ def _nodes_unfit(state: RunState, event: NodesUnfit, now: float) -> Step:
 def _started(state: RunState, _event: Started, now: float) -> Step:
     """What its node built beforehand is no part of a rank's life."""
     began = now if state.phase is Phase.RUNNING else state.started_at
-    return replace(state, attempts=len(state.past) + 1, started_at=began), ()
+    return replace(state, attempts=state.attempt + 1, started_at=began), ()
 
 
 def _exited(state: RunState, event: Exited, now: float) -> Step:
@@ -243,6 +244,11 @@ def _limit_ran_out(state: RunState, event: LimitRanOut, now: float) -> Step:
     return stop(replace(state, limit=event.what), event.what, now)
 
 
+def _time_nearly_over(state: RunState, _event: TimeNearlyOver, _now: float) -> Step:
+    state = replace(state, leaves=True)
+    return finish(state) if state.phase is Phase.PAUSING else (state, ())
+
+
 def _deadline_passed(state: RunState, _event: DeadlinePassed, now: float) -> Step:
     if state.phase is Phase.STARTING:
         return stop(state, state.trouble or "a node was lost", now)
@@ -274,4 +280,5 @@ _RULES: Mapping[type, Callable[[RunState, Any, float], Step]] = {
     Told: _told,
     DeadlinePassed: _deadline_passed,
     LimitRanOut: _limit_ran_out,
+    TimeNearlyOver: _time_nearly_over,
 }

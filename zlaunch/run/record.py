@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # who only reads records needs no messages
 _LAST_SECOND = 1e11  # a time beyond is none
 
 RUNNING, FINISHED, FAILED, STOPPED, LOST = "running", "finished", "failed", "stopped", "lost"
-GATHERING = "gathering"
+GATHERING, QUEUED = "gathering", "queued"
 
 
 @frozen
@@ -27,8 +27,11 @@ class RunRecord:
     `state` is one of running, finished (all ranks 0), failed, stopped (by a signal to
     zlaunch); lost is never written: it is what a running record without a launcher means.
     `gathering` says for what others a running run waits before it can be planned; until then
-    its `world_size` is 0. `slurm_job` is the job of Slurm's that the run is in, "" for
-    none, and `slurm_since` when this launcher began there.
+    its `world_size` is 0. `slurm_job` is the job of Slurm's that the run is in, "" for none, and
+    `slurm_since` when this launcher began there. A queued run waits for Slurm to start its job, or
+    to start it again; `submitted` tells of that job: `job`; `at`, when it was submitted; `attempts`
+    in earlier starts of it; of an array's task `array`, what the ids of all begin with, and
+    `array_name`.
     """
 
     id: str
@@ -48,6 +51,22 @@ class RunRecord:
     gathering: str | None = None
     slurm_job: str = ""
     slurm_since: float = 0.0
+    submitted: Mapping[str, Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it neither runs nor is to run."""
+        return self.state not in (RUNNING, QUEUED)
+
+    @property
+    def job(self) -> str:
+        """How Slurm calls the job that the run was submitted as; "" where it was not."""
+        return str((self.submitted or {}).get("job") or "")
+
+    @property
+    def attempts_before(self) -> int:
+        """How many attempts were made in earlier starts of its job."""
+        return int((self.submitted or {}).get("attempts") or 0)
 
     @property
     def shown_state(self) -> str:
@@ -91,6 +110,7 @@ class RunRecord:
             and isinstance(self.launcher_pid, int)
             and isinstance(self.exit_code, (int, type(None)))
             and isinstance(self.gathering, (str, type(None)))
+            and isinstance(self.submitted, (Mapping, type(None)))
         )
         if not good:
             raise TypeError("a value is not of its type")

@@ -78,6 +78,11 @@ class DeadlinePassed:
 
 
 @frozen
+class TimeNearlyOver:
+    """The run is to go on elsewhere: no further attempt starts here."""
+
+
+@frozen
 class LimitRanOut:
     """A limit that the user set has run out; `what` says which."""
 
@@ -93,6 +98,7 @@ Happening = (
     | AttemptJudged
     | Interrupted
     | DeadlinePassed
+    | TimeNearlyOver
     | LimitRanOut
 )
 
@@ -121,8 +127,9 @@ class RunState:
     we or a node's agent last got a stop signal. `started_at` is when the workers of this
     attempt were started, `failed_at` when the first rank of it failed and `judged` whether it
     was asked why, `first_end` when one ended with 0 while others ran; `limit` is the limit of
-    the user's that ran out. `past` holds the attempts before, and `attempts` counts those in
-    which a rank was started.
+    the user's that ran out. A run that `leaves` is not started again here. `past` holds the
+    attempts before, and `attempts` counts those in which a rank was started, with the `first` ones
+    of another launcher, in an earlier start of a job.
     """
 
     nodes: Mapping[int, frozenset[int]]
@@ -138,17 +145,24 @@ class RunState:
     trouble: str | None = None
     unfit: bool = False
     limit: str | None = None
+    leaves: bool = False
     started_at: float | None = None
     failed_at: float | None = None
     judged: bool = False
     first_end: float | None = None
     past: tuple[Attempt, ...] = ()
     attempts: int = 0
+    first: int = 0
 
     @classmethod
-    def begin(cls, nodes: Mapping[int, frozenset[int]], rules: Rules) -> RunState:
-        """Return the state before anything has happened."""
-        return cls(nodes, rules, frozenset(nodes), _everyone(nodes))
+    def begin(cls, nodes: Mapping[int, frozenset[int]], rules: Rules, first: int = 0) -> RunState:
+        """Return the state before anything has happened; `first` attempts were elsewhere."""
+        return cls(nodes, rules, frozenset(nodes), _everyone(nodes), attempts=first, first=first)
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that is to start, or has."""
+        return self.first + len(self.past)
 
     @property
     def everyone(self) -> frozenset[int]:

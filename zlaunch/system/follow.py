@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
-from zlaunch.run.record import GATHERING, RUNNING
+from zlaunch.errors import ZlaunchError
+from zlaunch.run.record import GATHERING, QUEUED
 from zlaunch.system.changes import Changes, can_watch
 from zlaunch.system.interruptible import interruptible
 from zlaunch.system.launcher_end import LauncherEnd
@@ -137,11 +139,11 @@ class Ended:
         try:
             found = os.stat(self._path)  # noqa: PTH116  # at each look
         except OSError:
-            return self._run.read_record().state != RUNNING
+            return self._run.read_record().is_over
         if self._seen == (found.st_ino, found.st_mtime_ns) and self._run.launcher_lives():
             return False
         self._seen = found.st_ino, found.st_mtime_ns
-        return self._run.read_record().state != RUNNING
+        return self._run.read_record().is_over
 
 
 class ConsoleFollower:
@@ -159,6 +161,9 @@ class ConsoleFollower:
 
     def _look(self) -> bool:
         ended = not self._run.launcher_lives()
+        if ended:  # a submitted run may have another launcher yet
+            with suppress(ZlaunchError):
+                ended = self._run.read_record().is_over
         while data := os.pread(self._fd, _CHUNK, self._offset):
             self._offset += len(data)
             self._take(data)
@@ -169,10 +174,16 @@ class ConsoleFollower:
         os.close(self._fd)
 
 
-def wait_until_planned(run: RunDir) -> None:
-    """Wait until it is known what ranks the run has, or until its launcher is gone."""
-    if run.read_record().gathering is not None:
-        look_until(run, [run.path], lambda: run.read_record().shown_state != GATHERING)
+def wait_until_planned(run: RunDir) -> bool:
+    """Wait until it is known what ranks the run has, or until it is over.
+
+    Returns whether it was queued: then nothing of the run was there before.
+    """
+    record = run.read_record()
+    if record.state == QUEUED or record.gathering is not None:
+        unplanned = {GATHERING, QUEUED}
+        look_until(run, [run.path], lambda: run.read_record().shown_state not in unplanned)
+    return record.state == QUEUED
 
 
 def look_until(run: RunDir, directories: Iterable[Path], look: Callable[[], bool]) -> None:
@@ -237,8 +248,12 @@ class _Looking:
 
 
 def _is_elsewhere(run: RunDir) -> bool:
-    """Whether another machine writes the files: of what it does, this one's system is not told."""
-    return run.read_record().host not in {"", socket.gethostname()}
+    """Whether another machine writes the files: of what it does, this one's system is not told.
+
+    Nor of what Slurm does with a run that was submitted.
+    """
+    record = run.read_record()
+    return bool(record.job) or record.host not in {"", socket.gethostname()}
 
 
 def _watch(directories: Iterable[Path]) -> Changes | None:

@@ -26,9 +26,9 @@ from zlaunch.system.tail import log_bounds, read_span
 _CHUNK = 1 << 20  # bytes
 _HEAD, _TAIL = 1 << 20, 7 << 20  # bytes kept of what is longer than both
 _LARGE = 16 << 20  # bytes of a text that go to the disk before they go into the archive
-_TEXTS = ("run.json", "events.jsonl", "ds_config.json", "console.log", "metrics.jsonl")
+_TEXTS = ("run.json", "events.jsonl", "ds_config.json", "console.log", "metrics.jsonl", "batch.sh")
 _LINE = 64 << 10  # bytes
-_SILENT = {"lock", "control.sock"}  # hold nothing
+_SILENT = {"lock", "control.sock", "stop-asked", "submission.json"}  # hold nothing for others
 
 
 _Read = Callable[[int, int], bytes]

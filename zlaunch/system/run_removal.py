@@ -15,6 +15,9 @@ from zlaunch.system.rundir import RunDir
 def refuse_if_alive(run: RunDir) -> None:
     """Raise InputError where the run's launcher lives."""
     if not run.launcher_lives():
+        if is_with_slurm(run):
+            words = f"run {run.id} is queued, or runs on another machine"
+            raise InputError(words, hint=f"zlaunch stop {run.id}")
         return
     ended = None
     with suppress(ZlaunchError):
@@ -25,6 +28,14 @@ def refuse_if_alive(run: RunDir) -> None:
         f"run {run.id} is over, but its --on-exit command still runs",
         hint=f"zlaunch wait {run.id}, or zlaunch stop --now {run.id}, which ends it",
     )
+
+
+def is_with_slurm(run: RunDir) -> bool:
+    """Whether the run was submitted, and its job waits or runs, perhaps on another machine."""
+    with suppress(ZlaunchError):
+        record = run.read_record()
+        return bool(record.job) and not record.is_over
+    return False
 
 
 def remove(run: RunDir) -> None:

@@ -54,6 +54,22 @@ def _name(run: RunDir) -> str | None:
         return None
 
 
+def _by_task(run_id: str) -> tuple[int, str]:
+    task = run_id.rpartition("_")[2]
+    return (int(task) if task.isdigit() else 0), run_id
+
+
+def _array_called(run: RunDir, name: str) -> str:
+    """The array of that name that the run is a task of, or ""."""
+    if "_" not in run.id:
+        return ""
+    try:
+        told = run.read_as_written().submitted or {}
+    except ZlaunchError:
+        return ""
+    return str(told.get("array") or "") if told.get("array_name") == name else ""
+
+
 class RunStore:
     """All runs of a user."""
 
@@ -125,6 +141,25 @@ class RunStore:
             raise self._several(reference, matching)
         words = f"there is no run '{reference}' in {self._runs}"
         raise InputError(words, hint=self._alike(reference))
+
+    def find_all(self, reference: str) -> list[RunDir]:
+        """Return the run that is meant, or those of a whole array that was submitted.
+
+        An array is called by what the ids of its runs begin with, or by its name. Raises
+        InputError as `find` does.
+        """
+        ids = self.ids()
+        tasks = [one for one in ids if one.startswith(f"{reference}_")]
+        if tasks and reference not in ids:
+            return [self.run(one) for one in sorted(tasks, key=_by_task)]
+        try:
+            return [self.find(reference)]
+        except InputError:
+            for run in self.newest_first():
+                array = _array_called(run, reference)
+                if array:
+                    return self.find_all(array)
+            raise
 
     def _several(self, beginning: str, ids: list[str]) -> InputError:
         newest = ids[::-1][:_LISTED]

@@ -17,6 +17,7 @@ control.sock      where the launcher can be spoken to (`control_socket.py`)
 console.log       what a launcher without a terminal (--detach) says and shows
 waiting           why the run waits for GPUs, while it does
 report.html       what `zlaunch report` tells of it
+batch.sh          of a run that was submitted to Slurm; and more that `submission.py` knows
 stacks-<N>.txt    where all ranks were (`run_stacks.py`)
 job-end.json      how Slurm ended the job of a lost run (`job_ends.py`)
 """
@@ -45,8 +46,10 @@ class RunDir:
     """The directory of one run."""
 
     def __init__(self, path: Path) -> None:
+        """`adopted` is the record of a run that was submitted, as its launcher takes it up."""
         self.path = path
         self._lock: int | None = None
+        self.adopted: RunRecord | None = None
 
     @property
     def id(self) -> str:
@@ -158,6 +161,16 @@ class RunDir:
         except OSError as error:
             raise unwritable(self.path, error) from error
 
+    def release(self) -> None:
+        """Let another process be the launcher of what was made here."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def adopt(self, lock: int, record: RunRecord) -> None:
+        """Be the launcher of a run that another process made; `lock` is the descriptor, locked."""
+        self._lock, self.adopted = lock, record
+
     @property
     def early_console(self) -> Path:
         """Where console.log is until there is a run directory: beside it."""
@@ -226,12 +239,12 @@ class RunDir:
         The first one is padded, so that a disk that fills up still has room for the last.
         """
         text = json.dumps(record.to_json(), indent=1) + "\n"
-        if record.state == RUNNING:
+        if not record.is_over:
             text += " " * (_ROOM + _ROOM_PER_RANK * record.world_size) + "\n"
         try:
             self.write_text(self.record_path, text)
         except InputError:
-            if record.state == RUNNING or not self._overwrite_record(text):
+            if not record.is_over or not self._overwrite_record(text):
                 raise
 
     def _overwrite_record(self, text: str) -> bool:
@@ -278,10 +291,18 @@ class RunDir:
         Raises ZlaunchError where it cannot be read, InputError where the whole run is gone.
         """
         record = self._read()
-        if record.state == RUNNING and not self.launcher_lives():
+        if not record.is_over and not self.launcher_lives():
             again = self._read()  # it may have ended between the two looks
+            if again.job and not again.is_over:
+                from zlaunch.system.submission import by_slurm  # few runs are
+
+                return by_slurm(self, again)
             return again if again.state != RUNNING else _lost(again)
         return record
+
+    def read_as_written(self) -> RunRecord:
+        """Read run.json, whether its launcher lives or not; raises as `read_record` does."""
+        return self._read()
 
     def _read(self) -> RunRecord:
         try:

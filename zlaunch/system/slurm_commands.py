@@ -1,0 +1,137 @@
+"""Slurm's commands about jobs: what is in the queue, submit, cancel, signal, requeue."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from zlaunch.errors import BackendError, InputError
+from zlaunch.frozen import frozen
+from zlaunch.spec.slurm_queue import FORMAT, WAITS, Job, find_job, parse_queue
+
+_PATIENCE = 20.0  # seconds; a busy controller takes some
+_LOOK_EVERY = 3.0  # seconds that an answer holds: many ask a controller
+_AT_ONCE = 500  # jobs on a command line
+_ID = re.compile(r"[0-9]+(?:_[0-9]+)?")
+_FIELD = re.compile(r"\b(JobState|Restarts|PreemptTime)=(\S*)")
+
+
+class Queue:
+    """The jobs of this user, asked for once for all who want to know at about the same time."""
+
+    def __init__(self) -> None:
+        self._jobs: Mapping[str, Job] = {}
+        self._asked = -math.inf
+        self._answered = False
+
+    def job(self, name: str, within: float = _LOOK_EVERY) -> Job | None:
+        """Return a job, None for one that Slurm does not know, by an answer not older than that.
+
+        `within` is in seconds. Raises BackendError where Slurm does not answer.
+        """
+        now = time.monotonic()
+        if now - self._asked >= within:
+            self._asked, self._answered = now, False
+            said = _run("squeue", "--me", "-h", "-r", "-t", "all", "-o", FORMAT)
+            self._jobs, self._answered = parse_queue(said), True
+        if not self._answered:
+            raise BackendError("Slurm did not answer just now")
+        return find_job(self._jobs, name)
+
+    def forget(self) -> None:
+        """Something was changed: ask again."""
+        self._asked = -math.inf
+
+
+QUEUE = Queue()
+"""That of this process."""
+
+
+@frozen
+class Standing:
+    """How a job stands, as the controller tells one that runs in it."""
+
+    state: str
+    restarts: int
+    preempted: bool
+
+    def is_back(self, restarts: int) -> bool:
+        """Whether it was put back into the queue, having been so `restarts` times before."""
+        return self.restarts > restarts or self.state in WAITS
+
+
+def standing(job: str) -> Standing:
+    """Ask how a job stands; raises BackendError."""
+    fields = dict(_FIELD.findall(_run("scontrol", "show", "job", job)))
+    restarts, preempted = fields.get("Restarts", ""), fields.get("PreemptTime", "None")
+    return Standing(
+        fields.get("JobState", ""),
+        int(restarts) if restarts.isdigit() else 0,
+        preempted not in {"", "None", "N/A", "Unknown"},
+    )
+
+
+def submit(script: Path, env: Mapping[str, str]) -> tuple[str, str]:
+    """Submit a batch script; return the job, and what sbatch said beside it.
+
+    Raises InputError with sbatch's own words where it refuses.
+    """
+    try:
+        done = subprocess.run(
+            ["sbatch", "--parsable", str(script)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            check=False, env=dict(env),
+        )  # fmt: skip
+    except OSError as error:
+        raise InputError(f"sbatch could not be started: {error.strerror}") from error
+    words = "\n".join(line.removeprefix("sbatch: ") for line in done.stderr.strip().splitlines())
+    lines = done.stdout.strip().splitlines()
+    job = lines[-1].partition(";")[0] if lines else ""
+    if done.returncode or not _ID.fullmatch(job):
+        said = words or done.stdout.strip() or f"exit code {done.returncode}"
+        raise InputError(f"sbatch refuses: {said.removeprefix('error: ')}")
+    return job, words
+
+
+def cancel_waiting(*jobs: str) -> None:
+    """Cancel jobs that have not started; others go on. Raises BackendError."""
+    QUEUE.forget()
+    # Not by --state=PENDING: of an array that would be all tasks that wait.
+    found = {name: QUEUE.job(name) for name in jobs}
+    waiting = [name for name, job in found.items() if job is not None and job.waits]
+    for first in range(0, len(waiting), _AT_ONCE):
+        _run("scancel", "--quiet", *waiting[first : first + _AT_ONCE])
+    QUEUE.forget()
+
+
+def signal_batch(job: str, name: str) -> None:
+    """Send a signal to the batch script of a job, and to nothing else of it.
+
+    Raises BackendError.
+    """
+    _run("scancel", "--batch", f"--signal={name}", job)
+
+
+def requeue(job: str) -> None:
+    """Put a job back into the queue; raises BackendError with the reason where that cannot be."""
+    _run("scontrol", "requeue", job)
+
+
+def _run(*words: str) -> str:
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            check=False, timeout=_PATIENCE, start_new_session=True,
+        )  # fmt: skip
+    except OSError as error:
+        raise BackendError(f"{words[0]} could not be started: {error.strerror}") from error
+    except subprocess.TimeoutExpired as error:
+        raise BackendError(f"{words[0]} did not answer within {_PATIENCE:g} s") from error
+    if done.returncode:
+        said = done.stderr.strip() or f"exit code {done.returncode}"
+        raise BackendError(f"{words[0]}: {said}")
+    return done.stdout
