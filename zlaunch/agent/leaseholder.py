@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable
 
 from zlaunch.agent.aside import Aside
-from zlaunch.run.messages import Event, Lease, Leased, Leave
+from zlaunch.run.messages import Event, Lease, Leased, Leave, Note
 from zlaunch.spec.device import Device
 from zlaunch.spec.leases import Claim, in_words, lock_names
 from zlaunch.spec.slots import Slot, format_slots
@@ -32,6 +32,7 @@ class Leaseholder:
         self._send = send
         self._leases: Leases | None = None
         self._watch: Any = None
+        self._guard: Any = None
         self._timer: Timer | None = None
         self._said = ""
         self._looking = self._taken = False
@@ -53,6 +54,7 @@ class Leaseholder:
         """Give back, or wait no longer."""
         if self._leases is not None:
             if order.devices:
+                self._end_guard()
                 with suppress(OSError):  # nobody may come between
                     self._queue_up(self._leases, self._claim, "other hosts are not free yet")
                 self._leases.give_back()
@@ -62,6 +64,7 @@ class Leaseholder:
 
     def close(self) -> None:
         """Give back all."""
+        self._end_guard()
         if self._leases is not None:
             self._leases.close()
 
@@ -100,6 +103,10 @@ class Leaseholder:
             self._order.count,
         )
         try:
+            if self._leases.is_displaced():  # we have waited where nobody looks any more
+                self._end_waiting()
+                self._leases.close()
+                self._leases = Leases(self._order.folder)
             with self._leases.turn():
                 self._choose(self._leases, names, claim, in_use)
         except OSError as error:
@@ -126,7 +133,7 @@ class Leaseholder:
         chosen = free[: order.count]
         chosen_names = [name for slot in chosen for name in names[slot]]
         if not ahead and len(chosen) == order.count and leases.take(chosen_names, claim):
-            self._settle(tuple(chosen))
+            self._settle(leases, tuple(chosen))
             return
         before = f"before us waits {describe(ahead)}" if ahead else ""
         text = "; ".join(filter(None, (in_words(used), before))) or "somebody is just taking them"
@@ -143,10 +150,21 @@ class Leaseholder:
         waiting = Claim(**{**vars(claim), "since": ticket / 1e9, "why": why})
         leases.queue_up((ticket, claim.run), waiting)
 
-    def _settle(self, slots: tuple[Slot, ...]) -> None:
+    def _settle(self, leases: Leases, slots: tuple[Slot, ...]) -> None:
+        from zlaunch.agent.lease_guard import LeaseGuard
+
         self._taken = True
         self._end_waiting()
         self._send(Leased(self._node_rank, slots))
+        self._guard = LeaseGuard(self._loop, leases, self._claim, self._warn)
+
+    def _warn(self, text: str) -> None:
+        self._send(Note(self._node_rank, text, "warning"))
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     def _go_without(self, why: str) -> None:
         """Where there can be no leases, runs go on as they did before there were any."""
