@@ -80,7 +80,7 @@ _FORMS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
     (
         (b"cookie",),
         rb"(?i:cookies?['\"]?\s{0,3}[:=]\s{0,3})(?:['\"]([^\n'\"]{4,7000})|(\{[^\n}]{4,7000})"
-        + rb"|([^\s='\"{]{1,200}=[^\n'\"]{4,7000}))",
+         rb"|([^\s='\"{]{1,200}=[^\n'\"]{4,7000}))",
     ),
     ((b"<cookie ",), rb"<Cookie [^\s=]{1,200}=([^\s>]{4,})"),
     # curl -u ann:value, sshpass -p value, .netrc, docker's config.json
