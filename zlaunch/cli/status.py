@@ -8,8 +8,8 @@ from typing import Any
 
 import typer
 
+from zlaunch.cli.how_ended import cause_in_words, first_cause
 from zlaunch.cli.one_run import JsonOption, RunArgument, ask_launcher, ending, find_run, say
-from zlaunch.cli.past_run import diagnosis_of, evidence_of
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.visible import visible
 from zlaunch.errors import ZlaunchError
@@ -17,7 +17,7 @@ from zlaunch.launcher.report import describe_exit, duration
 from zlaunch.run.control import request
 from zlaunch.run.messages import Exit
 from zlaunch.run.rank_states import ENDED, RankState, rank_states
-from zlaunch.run.record import FAILED, LOST, RUNNING, RunRecord
+from zlaunch.run.record import LOST, RUNNING, RunRecord
 from zlaunch.spec.slots import gpu_in_words
 from zlaunch.system.rundir import RunDir
 
@@ -68,7 +68,7 @@ def _told(run: RunDir) -> dict[str, Any]:
             _rank(run, record, rank, state) for rank, state in enumerate(states)
         ],
         **{name: outcome.get(name) for name in ("first_failure", "stopped_by", "limit", "trouble")},
-        "cause": _cause(run, record),
+        "cause": first_cause(run, record),
         "paths": _paths(run),
     }  # fmt: skip
 
@@ -111,15 +111,6 @@ def _device(worker: dict[str, Any]) -> str | None:
     env = worker.get("env")
     on_cpu = isinstance(env, dict) and env.get("DS_ACCELERATOR") == "cpu"
     return None if "slot" not in worker else "CPU" if on_cpu else gpu_in_words(worker["slot"])
-
-
-def _cause(run: RunDir, record: RunRecord) -> dict[str, Any] | None:
-    """The first of what `zlaunch diagnose` tells."""
-    if record.state != FAILED:
-        return None
-    for cause in diagnosis_of(run, record, evidence_of(run, record)).causes[:1]:
-        return {"code": cause.code, "ranks": list(cause.ranks), "title": cause.title}
-    return None
 
 
 def _paths(run: RunDir) -> dict[str, str | None]:
@@ -175,15 +166,10 @@ def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
         ("launcher", f"pid {launcher['pid']}{where}" if told["ending"] is None else None),
         ("started", started),
         ("ended", ended),
-        ("cause", _cause_in_words(told["id"], cause) if cause else None),
+        ("cause", cause_in_words(told["id"], cause) if cause else None),
         ("logs", told["paths"]["logs"]),
         ("console", told["paths"]["console"]),
     ]
-
-
-def _cause_in_words(run_id: str, cause: dict[str, Any]) -> str:
-    ranks = f"rank {cause['ranks'][0]}: " if cause["ranks"] else ""
-    return f"{ranks}{visible(cause['title'])}; more: zlaunch diagnose {run_id}"
 
 
 def _table(ranks: list[dict[str, Any]]) -> list[str]:

@@ -31,6 +31,7 @@ _RANDOM = (
     rb"((?=[^\s'\"]{0,200}[0-9])(?=[^\s'\"]{0,200}[A-Za-z])[A-Za-z0-9][A-Za-z0-9._~+/=-]{%d,}"
     rb"|[A-Za-z0-9+/=_-]{32,})(?![^\s'\",;&)}\]#])"
 )
+_COOKIES = rb"(?:['\"]([^\n'\"]{4,7000})|(\{[^\n}]{4,7000})|([^\s='\"{]{1,200}=[^\n'\"]{4,7000}))"
 # What a text has somewhere, in small letters, where the pattern behind it can match at all: a log
 # of many megabytes is looked through for a word much faster than for a pattern. Hidden is what the
 # pattern's group holds, or all that matches where it has none.
@@ -79,8 +80,7 @@ _FORMS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
     # Cookie: a=b; c=d, Set-Cookie, {'cookie': 'a=b'}, cookies={'a': 'b'}, and as requests shows it
     (
         (b"cookie",),
-        rb"(?i:cookies?['\"]?\s{0,3}[:=]\s{0,3})(?:['\"]([^\n'\"]{4,7000})|(\{[^\n}]{4,7000})"
-         rb"|([^\s='\"{]{1,200}=[^\n'\"]{4,7000}))",
+        rb"(?i:cookies?['\"]?\s{0,3}[:=]\s{0,3})" + _COOKIES,
     ),
     ((b"<cookie ",), rb"<Cookie [^\s=]{1,200}=([^\s>]{4,})"),
     # curl -u ann:value, sshpass -p value, .netrc, docker's config.json

@@ -15,6 +15,7 @@ errors/           TORCHELASTIC_ERROR_FILE of each rank
 flight/           dumps of PyTorch's flight recorder
 control.sock      where the launcher can be spoken to (`control_socket.py`)
 console.log       what a launcher without a terminal (--detach) says and shows
+console.log.old/  with --log-max what came before, as for the logs
 waiting           why the run waits for GPUs, while it does
 report.html       what `zlaunch report` tells of it
 stacks-<N>.txt    where all ranks were (`run_stacks.py`)
@@ -81,6 +82,16 @@ class RunDir:
     def console(self) -> Path:
         """What a launcher that has left its terminal would have shown there."""
         return self.path / "console.log"
+
+    @property
+    def older_console(self) -> Path:
+        """The directory of what came before that, where logs have a size (`console_log.py`)."""
+        return self.path / "console.log.old"
+
+    @property
+    def has_console(self) -> bool:
+        """Whether there is one; between two files of it there is the older one alone."""
+        return self.console.exists() or self.older_console.is_dir()
 
     @property
     def waiting(self) -> Path:

@@ -1,0 +1,39 @@
+"""How a run ended and why, in a line: for those who watched its ranks and saw no reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zlaunch.cli.one_run import ending, say
+from zlaunch.cli.visible import visible
+from zlaunch.run.record import FAILED, RUNNING, RunRecord
+from zlaunch.system.rundir import RunDir
+
+
+def first_cause(run: RunDir, record: RunRecord) -> dict[str, Any] | None:
+    """The first of what `zlaunch diagnose` tells of a failed run, as data."""
+    if record.state != FAILED:
+        return None
+    from zlaunch.cli.past_run import diagnosis_of, evidence_of  # who follows pays at the end alone
+
+    for cause in diagnosis_of(run, record, evidence_of(run, record)).causes[:1]:
+        return {"code": cause.code, "ranks": list(cause.ranks), "title": cause.title}
+    return None
+
+
+def cause_in_words(run_id: str, cause: dict[str, Any]) -> str:
+    """`rank 1: CUDA out of memory: ...; more: zlaunch diagnose 2026...`."""
+    ranks = f"rank {cause['ranks'][0]}: " if cause["ranks"] else ""
+    return f"{ranks}{visible(cause['title'])}; more: zlaunch diagnose {run_id}"
+
+
+def say_how_it_ended(run: RunDir, record: RunRecord, *, known: bool = False) -> None:
+    """Say it, of a run that is over; only the cause where it is `known` that it ended."""
+    if record.state == RUNNING:
+        return
+    cause = first_cause(run, record)
+    if cause is not None:
+        words = cause_in_words(record.id, cause)
+        say(words if known else f"run {record.id} {ending(record)}: {words}")
+    elif not known:
+        say(f"run {record.id} {ending(record)}")
