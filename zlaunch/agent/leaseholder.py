@@ -139,7 +139,8 @@ class Leaseholder:
         text = "; ".join(filter(None, (in_words(used), before))) or "somebody is just taking them"
         if order.idle and len(names) > order.count:
             pool = format_slots(order.slots)
-            text = f"{order.count} of GPUs {pool} are wanted, {len(free)} idle: {text}"
+            verb = "is" if order.count == 1 else "are"
+            text = f"{order.count} of GPUs {pool} {verb} wanted, {len(free)} idle: {text}"
         if order.ticket:
             self._queue_up(leases, claim, text)
             self._wait(leases)

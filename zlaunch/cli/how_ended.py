@@ -6,7 +6,7 @@ from typing import Any
 
 from zlaunch.cli.one_run import ending, say
 from zlaunch.cli.visible import visible
-from zlaunch.run.record import FAILED, RUNNING, RunRecord
+from zlaunch.run.record import FAILED, FINISHED, RUNNING, RunRecord
 from zlaunch.system.rundir import RunDir
 
 
@@ -28,12 +28,15 @@ def cause_in_words(run_id: str, cause: dict[str, Any]) -> str:
 
 
 def say_how_it_ended(run: RunDir, record: RunRecord, *, known: bool = False) -> None:
-    """Say it, of a run that is over; only the cause where it is `known` that it ended."""
+    """Say it, of a run that is over; only the cause where it is `known` that it ended.
+
+    That it finished well needs no word.
+    """
     if record.state == RUNNING:
         return
     cause = first_cause(run, record)
     if cause is not None:
         words = cause_in_words(record.id, cause)
         say(words if known else f"run {record.id} {ending(record)}: {words}")
-    elif not known:
+    elif not known and record.state != FINISHED:
         say(f"run {record.id} {ending(record)}")
