@@ -262,6 +262,33 @@ def test_a_record_that_cannot_be_read(store: RunStore, content: str) -> None:
         run.read_record()
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"world_size": 10**9},  # would be counted through
+        {"outcome": 5},
+        {"outcome": {"exits": {"a": {}}}},
+        {"outcome": {"exits": {"0": 3}}},
+        {"outcome": {"exits": {}, "attempts": "x"}},
+    ],
+)
+def test_a_record_of_which_others_could_not_make_anything(
+    store: RunStore, wrong: dict[str, object]
+) -> None:
+    path = made(store, "r").record_path
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    with pytest.raises(ZlaunchError, match=r"run\.json cannot be read"):
+        store.run("r").read_record()
+
+
+def test_a_record_that_is_a_pipe_is_not_waited_for(store: RunStore) -> None:
+    run = store.run("r")
+    run.path.mkdir(parents=True)
+    os.mkfifo(run.record_path)
+    with pytest.raises(ZlaunchError, match=r"run\.json cannot be read"):
+        run.read_record()
+
+
 def test_a_broken_record_does_not_hide_the_others(store: RunStore) -> None:
     made(store, "a", "mine")
     made(store, "b").record_path.write_text("{")

@@ -295,7 +295,7 @@ class RunDir:
 
     def _read(self) -> RunRecord:
         try:
-            return RunRecord.from_json(json.loads(self.record_path.read_text("utf-8")))
+            return RunRecord.from_json(json.loads(_read_file(self.record_path)))
         except FileNotFoundError as error:
             words = f"run {self.id} is gone: it could not be begun, or was removed"
             raise InputError(words) from error
@@ -343,6 +343,13 @@ def _make_private(path: Path) -> None:
     except FileExistsError as error:
         code = errno.ENOTDIR
         raise NotADirectoryError(code, os.strerror(code), error.filename) from error
+
+
+def _read_file(path: Path) -> str:
+    """Read a file, and nothing where it is a pipe that nobody writes to."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        return (file.read() or b"").decode("utf-8")
 
 
 def _lost(record: RunRecord) -> RunRecord:
