@@ -367,5 +367,9 @@ def test_the_end_of_a_launcher_wakes_who_waits(store: RunStore) -> None:
 def test_events_are_read_as_far_as_they_are_whole(store: RunStore) -> None:
     run = made(store, "a")
     assert run.read_events() == []
-    (run.path / "events.jsonl").write_bytes(b'{"rank": 1}\nnonsense\n[3]\n{"rank": 2}\n{"ra')
-    assert run.read_events() == [{"rank": 1}, {"rank": 2}]
+    good = [{"event": "Started", "at": 1.0, "rank": rank, "pid": 7} for rank in (1, 2)]
+    odd = [{"rank": 1}, {**good[0], "rank": "a"}, {**good[0], "pid": {}}, {**good[0], "at": "x"}]
+    odd += [{"event": "Exited", "at": 1.0, "rank": 1, "exit": 3}]
+    lines = [json.dumps(good[0]), "nonsense", "[3]", *map(json.dumps, odd), json.dumps(good[1])]
+    (run.path / "events.jsonl").write_text("\n".join([*lines, '{"ra']))
+    assert run.read_events() == good

@@ -105,6 +105,20 @@ class RunRecord:
         )
 
 
+def is_event(data: object) -> bool:
+    """Whether it may be a line of events.jsonl: what has another type is not looked into."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("event"), str):
+        return False
+    at, rank, pid = (data.get(name, 0) for name in ("at", "rank", "pid"))
+    return (
+        isinstance(at, (int, float))
+        and 0 <= at < _LAST_SECOND
+        and isinstance(rank, int)
+        and isinstance(pid, int)
+        and isinstance(data.get("exit", {}), Mapping)
+    )
+
+
 def _is_outcome(data: object) -> bool:
     """Whether it may be what `_describe` gave, or an older version."""
     if not isinstance(data, Mapping):

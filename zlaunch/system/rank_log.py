@@ -10,6 +10,7 @@ The console.log of a detached run is kept in the same way (`console_log.py`).
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -270,7 +271,9 @@ def files_of(run: RunDir, rank: int, attempt: int) -> list[LogFile]:
 
 
 def _stat(path: Path) -> os.stat_result | None:
+    """Of a plain file: a pipe would be waited for."""
     try:
-        return path.stat()
+        found = path.stat()
     except OSError:
         return None
+    return found if stat.S_ISREG(found.st_mode) else None

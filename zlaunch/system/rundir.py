@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from zlaunch.errors import InputError, ZlaunchError
-from zlaunch.run.record import LOST, RUNNING, RunRecord
+from zlaunch.run.record import LOST, RUNNING, RunRecord, is_event
 
 _DIRECTORY, _FILE = 0o700, 0o600
 _FIRST_WORDS = 4096  # bytes
@@ -312,7 +312,7 @@ class RunDir:
         for line in lines[:-1]:  # the last one is empty, or not whole yet
             with suppress(ValueError):
                 events.append(json.loads(line))
-        return [event for event in events if isinstance(event, dict)]
+        return list(filter(is_event, events))
 
     def has_record(self) -> bool:
         """Whether it is a run at all: its launcher writes a record once nothing can fail."""
