@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from typing import Any
 
@@ -19,6 +20,7 @@ from zlaunch.run.messages import Exit
 from zlaunch.run.rank_states import ENDED, RankState, rank_states
 from zlaunch.run.record import LOST, RUNNING, RunRecord
 from zlaunch.spec.slots import gpu_in_words
+from zlaunch.system.marked import find_marked
 from zlaunch.system.rundir import RunDir
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -69,6 +71,8 @@ def _told(run: RunDir) -> dict[str, Any]:
         ],
         **{name: outcome.get(name) for name in ("first_failure", "stopped_by", "limit", "trouble")},
         "cause": first_cause(run, record),
+        # of a lost run: processes of it that are still here, and its last sign of life
+        **(_of_lost(run, record) if record.state == LOST else {"left": None, "last_sign": None}),
         "paths": _paths(run),
     }  # fmt: skip
 
@@ -111,6 +115,26 @@ def _device(worker: dict[str, Any]) -> str | None:
     env = worker.get("env")
     on_cpu = isinstance(env, dict) and env.get("DS_ACCELERATOR") == "cpu"
     return None if "slot" not in worker else "CPU" if on_cpu else gpu_in_words(worker["slot"])
+
+
+def _of_lost(run: RunDir, record: RunRecord) -> dict[str, Any]:
+    """Agents end what they have started once their launcher is gone, those of other hosts too."""
+    here = record.host in {"", socket.gethostname()}
+    files = (run.record_path, run.arrivals, run.metrics, run.path / "events.jsonl")
+    signs = [path.stat().st_mtime for path in files if path.exists()]
+    return {
+        "left": find_marked([f"ZLAUNCH_RUN_ID={run.id}"]) if here else None,
+        "last_sign": _moment(max(signs, default=None)),
+    }
+
+
+def _left_in_words(left: list[int] | None) -> str | None:
+    if left is None:
+        return None
+    if not left:
+        return "its agent has ended its workers: no process of it is left on this machine"
+    pids = ", ".join(map(str, left[:8])) + (", ..." if left[8:] else "")
+    return f"{len(left)} processes of it on this machine, whose agent is ending them: pid {pids}"
 
 
 def _paths(run: RunDir) -> dict[str, str | None]:
@@ -166,6 +190,8 @@ def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
         ("launcher", f"pid {launcher['pid']}{where}" if told["ending"] is None else None),
         ("started", started),
         ("ended", ended),
+        ("last sign", told["last_sign"] and told["last_sign"][:19]),
+        ("left", _left_in_words(told["left"])),
         ("cause", cause_in_words(told["id"], cause) if cause else None),
         ("logs", told["paths"]["logs"]),
         ("console", told["paths"]["console"]),
