@@ -254,6 +254,20 @@ def test_a_home_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everywhere")
+def test_what_may_not_be_looked_into_is_not_empty(store: RunStore) -> None:
+    run = made(store, "a")
+    run.path.chmod(0)
+    assert [one.id for one in store.newest_first()] == ["a"]
+    with pytest.raises(ZlaunchError, match="Permission denied"):
+        run.read_record()
+    run.path.chmod(0o700)
+    run.path.parent.chmod(0)
+    with pytest.raises(InputError, match="runs: Permission denied"):
+        store.ids()
+    run.path.parent.chmod(0o700)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": "a"}', "\xff"])
 def test_a_record_that_cannot_be_read(store: RunStore, content: str) -> None:
     run = made(store, "a")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -172,6 +173,7 @@ def _say_why_empty(run: RunDir) -> None:
 
 def _say_how_it_ended(run: RunDir) -> None:
     """What ranks wrote last is often not what was wrong; of one that started none it is said."""
-    record = run.read_record()
-    if not record.nothing_started:
-        say_how_it_ended(run, record)
+    with suppress(InputError):  # removed meanwhile
+        record = run.read_record()
+        if not record.nothing_started:
+            say_how_it_ended(run, record)
