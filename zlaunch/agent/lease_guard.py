@@ -15,7 +15,6 @@ from zlaunch.system.changes import Changes, can_watch
 from zlaunch.system.leases import Leases
 from zlaunch.system.loop import READ, Loop, Timer
 
-_BEGIN = 0.5  # seconds after the taking, so that no start waits for it
 _LOOK_EVERY = 1.0  # seconds, only where the system does not tell of changes
 _MOST = 8  # takings in a row; who removes as fast as that is not outrun
 
@@ -32,10 +31,7 @@ class LeaseGuard:
         self._say = say
         self._said: set[str] = set()
         self._changes: Changes | None = None
-        self._timer: Timer | None = loop.after(_BEGIN, self._begin)
-
-    def _begin(self) -> None:
-        self._timer = None
+        self._timer: Timer | None = None
         self._watch()
         self._look()  # it may have gone before anybody watched
 

@@ -20,6 +20,7 @@ from zlaunch.system.loop import READ, Loop, Timer
 
 _LATE = 1.0  # seconds beyond its own limit until a look is given up
 _SOON = 0.05  # seconds from a sign that a lock is let go: the sign may come a little before
+_COME_BACK = 1.0  # seconds for those who held leases in a directory that somebody has removed
 _AGAIN = 5.0  # seconds between looks: nothing tells when a stranger's process leaves a GPU
 
 
@@ -103,14 +104,21 @@ class Leaseholder:
             self._order.count,
         )
         try:
-            if self._leases.is_displaced():  # we have waited where nobody looks any more
-                self._end_waiting()
-                self._leases.close()
-                self._leases = Leases(self._order.folder)
+            if self._leases.is_displaced():
+                self._move()
+                return
             with self._leases.turn():
                 self._choose(self._leases, names, claim, in_use)
         except OSError as error:
             self._go_without(_words(error, self._order.folder))
+
+    def _move(self) -> None:
+        """We have waited where nobody looks any more; who holds devices comes back first."""
+        assert self._leases is not None
+        self._end_waiting()
+        self._leases.close()
+        self._leases = Leases(self._order.folder)
+        self._look_in(_COME_BACK)
 
     def _choose(
         self,
