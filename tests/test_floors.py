@@ -266,6 +266,7 @@ OLD = [module for module in SOURCES if floor_of(module) == SENT]
 OLD += closure("zlaunch.system.gpu_links")  # asked for by an agent, with what it finds there
 OLD += closure("zlaunch.agent.leaseholder")  # where there are GPUs
 OLD += closure("zlaunch.system.gpu_idle")
+OLD += closure("zlaunch.system.gpu_free")
 OLD += closure("zlaunch.system.changes")
 OLD += closure("zlaunch.agent.stack_look")  # by the agent's child alone
 

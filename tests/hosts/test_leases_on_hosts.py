@@ -136,6 +136,27 @@ def test_idle_ones_of_each_host(machines: Machines) -> None:
     assert (code, len(ran)) == (0, 8), waits.said
 
 
+def test_idle_ones_without_a_number_are_all_that_are(machines: Machines) -> None:
+    h0, h1 = machines.gpus
+    h0.used(h0.uuids[0], memory=20 * GIB)
+    holder = machines.start("h1:1", until="go")
+    assert "on 0" in holder.out.readline()
+    code, ran = machines.start(BOTH, "--idle").end()
+    assert code == 0
+    assert sorted(ran) == sorted(
+        [*(f"h0:{rank} | on 1,2,3" for rank in range(3))]
+        + [f"h1:{rank} | on 1,2,3" for rank in range(3, 6)]
+    )
+    for uuid in h1.uuids[1:]:
+        h1.used(uuid, percent=90)
+    code, ran = machines.start(BOTH, "--idle").end()
+    assert (code, ran) == (2, [])
+    machines.go()
+    assert holder.end()[0] == 0
+    code, ran = machines.start(BOTH, "--idle").end()
+    assert (code, len(ran)) == (0, 4)
+
+
 def test_launches_over_the_same_hosts_do_not_wait_for_each_other(machines: Machines) -> None:
     """In whichever order they name the hosts."""
     orders = (BOTH, "h1:4,h0:4")

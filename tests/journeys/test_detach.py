@@ -121,6 +121,11 @@ def test_a_launcher_that_is_killed_is_lost_at_once_and_leaves_nothing(journey: J
     assert f"run {run_id} was lost" in done.err
     assert "  lost  " in journey.zlaunch("ps").out
     journey.assert_gone()
+    # what its agents did
+    assert "no process of it is left on this machine" in journey.zlaunch("status").out
+    told = json.loads(journey.zlaunch("status", "--json").out)
+    assert told["left"] == []
+    assert told["last_sign"]
 
 
 def test_nothing_is_lost_between_two_that_attach(journey: Journey) -> None:

@@ -132,6 +132,32 @@ def test_idle_takes_what_nobody_uses(journey: Journey, gpus: Gpus) -> None:
     assert "--num-gpus 9 asks for more than there are" in done.err
 
 
+def test_idle_without_a_number_takes_all_that_are_and_at_least_one(
+    journey: Journey, gpus: Gpus
+) -> None:
+    script = journey.script(JOB)
+    gpus.used(gpus.uuids[1], memory=20 * GIB)
+    holder = holding(journey, "--gpus", "0")
+    done = journey.zlaunch("run", "--idle", script, "0")
+    assert done.code == 0, done.err
+    assert seen(done.out) == ["2,3"]
+    assert "2 ranks on 2 of GPUs 0-3 that nobody uses" in done.err
+    assert seen(journey.zlaunch("run", "--idle", "--gpus", "3,1", script, "0").out) == ["3"]
+    both = journey.zlaunch("run", "--idle", "--gpus", "3,1", "--num-gpus", "2", script, "0")
+    assert both.code == 2
+    gpus.used(gpus.uuids[2], percent=50)
+    gpus.used(gpus.uuids[3], percent=50)
+    done = journey.zlaunch("run", "--idle", script, "0")
+    assert (done.code, done.out) == (2, "")
+    assert "1 of GPUs 0-3 is wanted, 0 idle: GPU 0 is held by run " in done.err
+    waits = journey.start("run", "--idle", "--wait", script, "0")
+    waits.until("waiting for GPUs: 1 of GPUs 0-3 is wanted, 0 idle")
+    go(journey)
+    assert holder.end().code == 0
+    ended = waits.end()
+    assert (ended.code, seen(ended.out)) == (0, ["0"])
+
+
 def test_idle_without_a_driver_that_tells(journey: Journey) -> None:
     shim = journey.program("#!/bin/sh\necho '0, GPU-aa, Fake GPU, 81559, 9.0'\n", "b/nvidia-smi")
     path = f"{shim.parent}:{journey.env['PATH']}"

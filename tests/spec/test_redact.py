@@ -23,6 +23,10 @@ from zlaunch.spec.redact import (
         "DB_PASSWORD",
         "Key",
         "TOKENS",
+        "DB_PWD",
+        "SMTP_PASS",
+        "MYSQL_PASSWD",
+        "SESSION_COOKIE",
     ],
 )
 def test_secret_names(name: str) -> None:
@@ -30,7 +34,9 @@ def test_secret_names(name: str) -> None:
     assert redact_environment({name: "value", "PATH": "/bin"}) == {name: HIDDEN, "PATH": "/bin"}
 
 
-@pytest.mark.parametrize("name", ["PATH", "HOME", "RANK", "NCCL_DEBUG", ""])
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "RANK", "NCCL_DEBUG", "PWD", "OLDPWD", "COMPASS", ""]
+)
 def test_ordinary_names(name: str) -> None:
     assert not is_secret(name)
     assert redact_environment({name: "value"}) == {name: "value"}

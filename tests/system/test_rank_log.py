@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -140,3 +141,12 @@ def test_lines_just_behind_a_change_of_files_are_found(run: RunDir) -> None:
         number += 1
     assert run.log(0).read_bytes() == lines(number - 1, number)
     assert last_lines(run, 0) == lines(0, number).splitlines()
+
+
+def test_what_is_no_file_is_no_log(run: RunDir) -> None:
+    """A pipe would be waited for, and a directory cannot be read."""
+    os.mkfifo(run.log(0))
+    assert last_lines(run, 0, 0) == []
+    assert RankLogReader(run, 0, 0).read(10) == b""
+    run.log(1).mkdir()
+    assert log_bounds(run, 1, 0) == (0, 0)

@@ -254,10 +254,51 @@ def test_a_home_without_permission(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everywhere")
+def test_what_may_not_be_looked_into_is_not_empty(store: RunStore) -> None:
+    run = made(store, "a")
+    run.path.chmod(0)
+    assert [one.id for one in store.newest_first()] == ["a"]
+    with pytest.raises(ZlaunchError, match="Permission denied"):
+        run.read_record()
+    run.path.chmod(0o700)
+    run.path.parent.chmod(0)
+    with pytest.raises(InputError, match="runs: Permission denied"):
+        store.ids()
+    run.path.parent.chmod(0o700)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"id": "a"}', "\xff"])
 def test_a_record_that_cannot_be_read(store: RunStore, content: str) -> None:
     run = made(store, "a")
     run.record_path.write_text(content, encoding="latin-1")
+    with pytest.raises(ZlaunchError, match=r"run\.json cannot be read"):
+        run.read_record()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"world_size": 10**9},  # would be counted through
+        {"outcome": 5},
+        {"outcome": {"exits": {"a": {}}}},
+        {"outcome": {"exits": {"0": 3}}},
+        {"outcome": {"exits": {}, "attempts": "x"}},
+    ],
+)
+def test_a_record_of_which_others_could_not_make_anything(
+    store: RunStore, wrong: dict[str, object]
+) -> None:
+    path = made(store, "r").record_path
+    path.write_text(json.dumps({**json.loads(path.read_text()), **wrong}))
+    with pytest.raises(ZlaunchError, match=r"run\.json cannot be read"):
+        store.run("r").read_record()
+
+
+def test_a_record_that_is_a_pipe_is_not_waited_for(store: RunStore) -> None:
+    run = store.run("r")
+    run.path.mkdir(parents=True)
+    os.mkfifo(run.record_path)
     with pytest.raises(ZlaunchError, match=r"run\.json cannot be read"):
         run.read_record()
 
@@ -340,5 +381,9 @@ def test_the_end_of_a_launcher_wakes_who_waits(store: RunStore) -> None:
 def test_events_are_read_as_far_as_they_are_whole(store: RunStore) -> None:
     run = made(store, "a")
     assert run.read_events() == []
-    (run.path / "events.jsonl").write_bytes(b'{"rank": 1}\nnonsense\n[3]\n{"rank": 2}\n{"ra')
-    assert run.read_events() == [{"rank": 1}, {"rank": 2}]
+    good = [{"event": "Started", "at": 1.0, "rank": rank, "pid": 7} for rank in (1, 2)]
+    odd = [{"rank": 1}, {**good[0], "rank": "a"}, {**good[0], "pid": {}}, {**good[0], "at": "x"}]
+    odd += [{"event": "Exited", "at": 1.0, "rank": 1, "exit": 3}]
+    lines = [json.dumps(good[0]), "nonsense", "[3]", *map(json.dumps, odd), json.dumps(good[1])]
+    (run.path / "events.jsonl").write_text("\n".join([*lines, '{"ra']))
+    assert run.read_events() == good

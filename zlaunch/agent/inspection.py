@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from zlaunch.agent.commands import node_environment, with_interpreter
-from zlaunch.spec.facts import Facts, Question
+from zlaunch.spec.facts import Facts, Gpu, Question
 from zlaunch.spec.worker import NodePlan
 from zlaunch.system.script_digest import script_digest
 
@@ -172,7 +172,18 @@ def _ask_driver(facts: Facts, question: Question, within: float) -> Facts:
         return _troubled(facts, error.message)
     if question.links and found.gpus:
         facts = replace(facts, links=_links([gpu.index for gpu in found.gpus], within))
+    if question.leases is not None and found.gpus:
+        facts = replace(facts, taken=_taken(found.gpus, question.leases, within))
     return replace(facts, gpus=found.gpus, driver=found.driver, driver_cuda=found.cuda)
+
+
+def _taken(gpus: tuple[Gpu, ...], folder: str, within: float) -> tuple[str, ...] | None:
+    from zlaunch.spec.device import Device
+    from zlaunch.system.gpu_free import taken_now
+
+    devices = [Device(gpu.index, gpu.uuid, mig=gpu.mig) for gpu in gpus]
+    taken = taken_now(devices, folder, timeout=within)
+    return None if taken is None else tuple(sorted(taken))
 
 
 def _links(indices: list[int], within: float) -> dict[str, Any] | None:

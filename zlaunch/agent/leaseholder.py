@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Callable
 
 from zlaunch.agent.aside import Aside
-from zlaunch.run.messages import Event, Lease, Leased, Leave
+from zlaunch.run.messages import Event, Lease, Leased, Leave, Note
 from zlaunch.spec.device import Device
 from zlaunch.spec.leases import Claim, in_words, lock_names
 from zlaunch.spec.slots import Slot, format_slots
@@ -20,6 +20,7 @@ from zlaunch.system.loop import READ, Loop, Timer
 
 _LATE = 1.0  # seconds beyond its own limit until a look is given up
 _SOON = 0.05  # seconds from a sign that a lock is let go: the sign may come a little before
+_COME_BACK = 1.0  # seconds for those who held leases in a directory that somebody has removed
 _AGAIN = 5.0  # seconds between looks: nothing tells when a stranger's process leaves a GPU
 
 
@@ -32,6 +33,7 @@ class Leaseholder:
         self._send = send
         self._leases: Leases | None = None
         self._watch: Any = None
+        self._guard: Any = None
         self._timer: Timer | None = None
         self._said = ""
         self._looking = self._taken = False
@@ -53,6 +55,7 @@ class Leaseholder:
         """Give back, or wait no longer."""
         if self._leases is not None:
             if order.devices:
+                self._end_guard()
                 with suppress(OSError):  # nobody may come between
                     self._queue_up(self._leases, self._claim, "other hosts are not free yet")
                 self._leases.give_back()
@@ -62,6 +65,7 @@ class Leaseholder:
 
     def close(self) -> None:
         """Give back all."""
+        self._end_guard()
         if self._leases is not None:
             self._leases.close()
 
@@ -100,10 +104,21 @@ class Leaseholder:
             self._order.count,
         )
         try:
+            if self._leases.is_displaced():
+                self._move()
+                return
             with self._leases.turn():
                 self._choose(self._leases, names, claim, in_use)
         except OSError as error:
             self._go_without(_words(error, self._order.folder))
+
+    def _move(self) -> None:
+        """We have waited where nobody looks any more; who holds devices comes back first."""
+        assert self._leases is not None
+        self._end_waiting()
+        self._leases.close()
+        self._leases = Leases(self._order.folder)
+        self._look_in(_COME_BACK)
 
     def _choose(
         self,
@@ -126,13 +141,14 @@ class Leaseholder:
         chosen = free[: order.count]
         chosen_names = [name for slot in chosen for name in names[slot]]
         if not ahead and len(chosen) == order.count and leases.take(chosen_names, claim):
-            self._settle(tuple(chosen))
+            self._settle(leases, tuple(chosen))
             return
         before = f"before us waits {describe(ahead)}" if ahead else ""
         text = "; ".join(filter(None, (in_words(used), before))) or "somebody is just taking them"
         if order.idle and len(names) > order.count:
             pool = format_slots(order.slots)
-            text = f"{order.count} of GPUs {pool} are wanted, {len(free)} idle: {text}"
+            verb = "is" if order.count == 1 else "are"
+            text = f"{order.count} of GPUs {pool} {verb} wanted, {len(free)} idle: {text}"
         if order.ticket:
             self._queue_up(leases, claim, text)
             self._wait(leases)
@@ -143,10 +159,21 @@ class Leaseholder:
         waiting = Claim(**{**vars(claim), "since": ticket / 1e9, "why": why})
         leases.queue_up((ticket, claim.run), waiting)
 
-    def _settle(self, slots: tuple[Slot, ...]) -> None:
+    def _settle(self, leases: Leases, slots: tuple[Slot, ...]) -> None:
+        from zlaunch.agent.lease_guard import LeaseGuard
+
         self._taken = True
         self._end_waiting()
         self._send(Leased(self._node_rank, slots))
+        self._guard = LeaseGuard(self._loop, leases, self._claim, self._warn)
+
+    def _warn(self, text: str) -> None:
+        self._send(Note(self._node_rank, text, "warning"))
+
+    def _end_guard(self) -> None:
+        if self._guard is not None:
+            self._guard.close()
+            self._guard = None
 
     def _go_without(self, why: str) -> None:
         """Where there can be no leases, runs go on as they did before there were any."""

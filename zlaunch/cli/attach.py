@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Annotated
 
 import typer
 
+from zlaunch.cli.how_ended import say_how_it_ended
 from zlaunch.cli.logs import follow_all
-from zlaunch.cli.one_run import RunArgument, ending, exit_code_of, find_run, over_already, say
+from zlaunch.cli.one_run import RunArgument, exit_code_of, find_run, over_already, say
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.slurm_queue import why_queued
 from zlaunch.run.record import LOST, QUEUED
+from zlaunch.system.console_log import last_line_end
 from zlaunch.system.follow import ConsoleFollower, wait_until_planned
 from zlaunch.system.rundir import RunDir
 
@@ -45,8 +46,8 @@ def attach(
             say(f"left run {found.id}, which goes on; `zlaunch stop {found.id}` ends it")
             raise typer.Exit(_INTERRUPTED) from None
     record = found.read_record()
-    if record.state == LOST:
-        say(f"run {record.id} {ending(record)}")
+    if record.state == LOST or not found.has_console:  # which has the launcher's last words
+        say_how_it_ended(found, record)
     raise typer.Exit(exit_code_of(record))
 
 
@@ -58,11 +59,12 @@ def _follow(run: RunDir, *, from_start: bool) -> None:
     record = run.read_record()
     if record.state == QUEUED:
         say(f"run {run.id} is queued: {why_queued(record)}")
-    if not run.console.exists():
+    if not run.has_console:
         wait_until_planned(run)
         follow_all(run, introduce, from_start=from_start)
         return
-    follower = ConsoleFollower(run, 0 if from_start else _last_line_end(run), _print)
+    begin = 0 if from_start else last_line_end(run, _LONGEST_LINE)
+    follower = ConsoleFollower(run, begin, _print, _lose)
     introduce()
     try:
         follower.follow()
@@ -70,14 +72,10 @@ def _follow(run: RunDir, *, from_start: bool) -> None:
         follower.close()
 
 
-def _last_line_end(run: RunDir) -> int:
-    """Where the last whole line of the console ends."""
-    with run.console.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        begin = file.seek(max(0, size - _LONGEST_LINE))
-        return begin + file.read(size - begin).rfind(b"\n") + 1
-
-
 def _print(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+def _lose(size: int) -> None:
+    say(f"{size:,} bytes of its console are gone (--log-max)")

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from zlaunch.cli.how_ended import say_how_it_ended
 from zlaunch.cli.log_choice import (
     Choice,
     ErrorsOption,
@@ -76,8 +78,8 @@ def tail(
 ) -> None:
     """Show the last lines of each rank, and follow the run.
 
-    It ends when the run does; Ctrl-C leaves the run as it is. Of a run that was started again,
-    the last attempt and those that follow; with -n all or --since, all attempts.
+    It ends when the run does, and says how; Ctrl-C leaves the run as it is. Of a run that was
+    started again, the last attempt and those that follow; with -n all or --since, all attempts.
     """
     found = find_run(run)
     count = _count(lines, _FEW if since is None else None)
@@ -91,6 +93,7 @@ def tail(
     with reader_may_leave():
         begin = find_begin(found, choice, count, follow=follow)
         show_logs(found, choice, begin, follow=follow)
+    _say_how_it_ended(found)
 
 
 def follow_all(run: RunDir, begun: Callable[[], None], *, from_start: bool) -> None:
@@ -123,6 +126,7 @@ def show(
     with reader_may_leave():
         begin = find_begin(found, choice, None, follow=False)
         show_logs(found, choice, begin, follow=False)
+    _say_how_it_ended(found)
 
 
 @app.command()
@@ -165,3 +169,11 @@ def _say_why_empty(run: RunDir) -> None:
     if record.nothing_started:
         why = f": {outcome['trouble']}" if outcome.get("trouble") else ""
         say(f"run {record.id} started no rank{why}")
+
+
+def _say_how_it_ended(run: RunDir) -> None:
+    """What ranks wrote last is often not what was wrong; of one that started none it is said."""
+    with suppress(InputError):  # removed meanwhile
+        record = run.read_record()
+        if not record.nothing_started:
+            say_how_it_ended(run, record)

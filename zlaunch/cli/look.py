@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from zlaunch.spec.devices import visible_slots
 from zlaunch.spec.environment import Rendezvous, Surroundings
 from zlaunch.spec.facts import Facts, Question
 from zlaunch.spec.hostfile import Host
+from zlaunch.spec.leases import idle_first
 from zlaunch.spec.plan import Command, Plan, make_plan
 from zlaunch.spec.slots import Slot
 from zlaunch.spec.topology import lay_out
@@ -61,8 +62,7 @@ def _plan(request: Request, place: Place) -> Plan:
 
 def _granted(host: Host, facts: Facts) -> tuple[Slot, ...]:
     """The devices that a scheduler has given this host, as it spells them."""
-    there = facts.gpus
-    devices = None if there is None else tuple(Device(g.index, g.uuid, mig=g.mig) for g in there)
+    devices = None if facts.gpus is None else _devices(facts)
     try:
         slots = visible_slots(facts.visible, devices)
     except SelectionError as error:
@@ -89,20 +89,8 @@ def with_all_gpus(
 
     Raises BackendError for hosts that cannot be reached, SelectionError for those without one.
     """
-    place = Place(
-        hosts=tuple(replace(host, slots=(0,)) for host in hosts),
-        devices=Devices("cuda", (0,)),
-        backend=backend,
-        patience=patience,
-        rendezvous=Rendezvous("127.0.0.1", 0),
-        env={},
-        cores={},
-        remote=True,
-    )
-    found = look(request, place, Asked(Question(python=False, gpus=True, nvml=nvml_source())))
-    if found.unreachable:
-        raise BackendError("\n".join(f"{one.host}: {one.text}" for one in found.unreachable))
-    facts = found.fitness.facts if found.fitness else {}
+    question = Question(python=False, gpus=True, nvml=nvml_source())
+    facts = _facts(request, hosts, backend, patience, question)
     counted = []
     for node_rank, host in enumerate(hosts):
         gpus = facts[node_rank].gpus if node_rank in facts else None
@@ -117,3 +105,57 @@ def with_all_gpus(
             )
         counted.append(replace(host, slots=tuple(gpu.index for gpu in gpus)))
     return tuple(counted)
+
+
+def with_idle(
+    request: Request,
+    hosts: Sequence[Host],
+    backend: Backend,
+    patience: Patience,
+    folder: str,
+) -> tuple[Host, ...]:
+    """Return the hosts with those of their slots that are idle by now, and one at least of each.
+
+    `folder` is the directory of leases. Where it cannot be told, who takes the leases says so.
+
+    Raises BackendError for hosts that cannot be reached.
+    """
+    question = Question(python=False, gpus=True, nvml=nvml_source(), leases=folder)
+    facts = _facts(request, hosts, backend, patience, question)
+    chosen = []
+    for node_rank, host in enumerate(hosts):
+        found = facts.get(node_rank)
+        if found is not None and found.gpus and found.taken is not None:
+            idle = idle_first(host.slots, _devices(found), found.taken)
+            chosen.append(replace(host, slots=idle))
+        else:
+            chosen.append(host)
+    return tuple(chosen)
+
+
+def _devices(facts: Facts) -> tuple[Device, ...]:
+    return tuple(Device(gpu.index, gpu.uuid, mig=gpu.mig) for gpu in facts.gpus or ())
+
+
+def _facts(
+    request: Request,
+    hosts: Sequence[Host],
+    backend: Backend,
+    patience: Patience,
+    question: Question,
+) -> Mapping[int, Facts]:
+    """Ask all hosts; raises BackendError where one of them cannot be reached."""
+    place = Place(
+        hosts=tuple(replace(host, slots=(0,)) for host in hosts),
+        devices=Devices("cuda", (0,)),
+        backend=backend,
+        patience=patience,
+        rendezvous=Rendezvous("127.0.0.1", 0),
+        env={},
+        cores={},
+        remote=True,
+    )
+    found = look(request, place, Asked(question))
+    if found.unreachable:
+        raise BackendError("\n".join(f"{one.host}: {one.text}" for one in found.unreachable))
+    return found.fitness.facts if found.fitness else {}

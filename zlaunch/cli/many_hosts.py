@@ -44,6 +44,8 @@ def many_hosts(
     patience = patience_with(many)
     hosts = _select(request, many, patience, gather)
     hosts, pools = with_pools(request, hosts, many.hostfile)
+    if pools and request.count[0] is None and gather is not None:
+        hosts = ask_for_idle(request, hosts, _backends(request, many, hosts), env, gather)
     on_cpu = is_on_cpu(request)
     slots = hosts[0].slots
     single = len(hosts) == 1
@@ -79,6 +81,23 @@ def with_pools(
     pools = {rank: host.slots for rank, host in enumerate(hosts)}
     count, counted_by = request.count
     return select_hosts(hosts, num_gpus=count, source=source, counted_by=counted_by), pools
+
+
+def ask_for_idle(
+    request: Request,
+    hosts: tuple[Host, ...],
+    backend: Backend,
+    env: Mapping[str, str],
+    gather: Gather,
+) -> tuple[Host, ...]:
+    """Return the hosts with as many slots as are idle by now; `gather` is called before."""
+    from zlaunch.cli.leases import lease_folder
+    from zlaunch.cli.look import with_idle
+
+    assert request.many is not None
+    gather(f"{len(hosts)} host{'s' if hosts[1:] else ''} to say which of their GPUs are idle")
+    folder = lease_folder(request.lease_dir, env)
+    return with_idle(request, hosts, backend, patience_with(request.many), folder)
 
 
 def is_on_cpu(request: Request) -> bool:

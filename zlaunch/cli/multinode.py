@@ -105,7 +105,7 @@ borrow(
         "num_gpus": "The first N slots of each host.",
         "nproc": "The first N slots of each host.",
         "cpu": "N workers a host, without GPUs.",
-        "idle": "GPUs of each host that nobody uses, the first N of its slots.",
+        "idle": "GPUs of each host that nobody uses, the first N of its slots, or all.",
         "include": "As in deepspeed: gpu01:0,2@gpu02.",
         "exclude": "As in deepspeed: gpu01:1.",
         "python": "The workers' interpreter on the hosts.",

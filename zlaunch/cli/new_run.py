@@ -90,6 +90,8 @@ def make_files(
     # What the rank at the terminal writes is shown as it is: nothing of it can be folded.
     verbose = request.verbose or request.debug
     most = request.log_bytes
+    if request.detach and most is not None:
+        console.keep_newest(run, most)
     output = Output(
         run, console, ranks, loss_scale, verbose=verbose, log_max=most, loop=loop,
         attempt=record.attempts_before,

@@ -82,7 +82,8 @@ LogMaxOption = Annotated[
     typer.Option("--log-max", metavar="SIZE", help="Keep the newest 100M, say, of each rank."),
 ]
 IdleOption = Annotated[
-    bool, typer.Option("--idle", help="GPUs that nobody uses, the first N of the visible ones.")
+    bool,
+    typer.Option("--idle", help="GPUs that nobody uses, the first N of the visible ones, or all."),
 ]
 WaitOption = Annotated[
     str | None,

@@ -9,6 +9,7 @@ from functools import partial
 from zlaunch.backends.base import Backend
 from zlaunch.backends.local import LocalBackend
 from zlaunch.cli.request import Request
+from zlaunch.errors import BackendError
 from zlaunch.frozen import frozen
 from zlaunch.launcher.agents import Patience
 from zlaunch.spec.allocation import Allocation, find_allocation, is_one_of_many
@@ -16,11 +17,13 @@ from zlaunch.spec.device import Device
 from zlaunch.spec.devices import choose_slots, visible_slots
 from zlaunch.spec.environment import DeviceKind, Rendezvous
 from zlaunch.spec.hostfile import Host
+from zlaunch.spec.leases import idle_first
 from zlaunch.spec.plan import Command
 from zlaunch.spec.slots import Slot
 from zlaunch.system.cores import usable_cores
 from zlaunch.system.gpus import discover
 
+DRIVER_PATIENCE = 30.0  # seconds
 THIS_MACHINE = "localhost"
 LOOPBACK = "127.0.0.1"
 
@@ -115,10 +118,28 @@ def choose_devices(request: Request, env: Mapping[str, str]) -> Devices:
         include=request.include,
         exclude=request.exclude,
     )
-    slots = choose(pool, count=count) if request.idle and count else pool
     note = None
     if devices is None:
         note = "neither NVML nor nvidia-smi is here, so the devices are taken on trust"
+    if request.idle and not count:
+        count = _count_idle(request, env, pool, devices or ())
+    slots = choose(pool, count=count) if request.idle and count else pool
     used = [device for device in devices or () if {device.index, device.uuid} & set(pool)]
     bf16 = all(device.bf16 for device in used or devices or ())
     return Devices("cuda", slots, bf16, note, pool if request.idle else (), devices or ())
+
+
+def _count_idle(
+    request: Request, env: Mapping[str, str], pool: tuple[Slot, ...], devices: tuple[Device, ...]
+) -> int:
+    """How many are idle by now, and one at least; others may come first and take them."""
+    from zlaunch.cli.leases import lease_folder  # few ask for it
+    from zlaunch.system.gpu_free import taken_now
+
+    try:
+        taken = taken_now(devices, lease_folder(request.lease_dir, env), timeout=DRIVER_PATIENCE)
+    except BackendError:
+        taken = None
+    if taken is None:  # who takes the leases says so
+        return len(pool)
+    return len(idle_first(pool, devices, taken))

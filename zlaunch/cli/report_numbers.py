@@ -62,8 +62,11 @@ def curves_of_run(run: RunDir, record: RunRecord, attempts: int) -> Numbers:
 
 def _of_log(run: RunDir, taker: _Taker) -> bool:
     """Read the log of a rank; say whether it told anything."""
+    path = run.log(taker.rank, taker.attempt)
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
-        with run.log(taker.rank, taker.attempt).open("rb") as file:
+        with path.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - _FROM_THE_END))
             for number, line in enumerate(_lines(file), 1):

@@ -10,6 +10,7 @@ from zlaunch.backends.base import Backend
 from zlaunch.backends.slurm import SlurmBackend
 from zlaunch.cli.many_hosts import (
     Gather,
+    ask_for_idle,
     entrance,
     env_notes,
     environment,
@@ -57,6 +58,8 @@ def slurm_place(
 
     hosts = _select(request, many, allocation, backend if gather is not None else None)
     hosts, pools = with_pools(request, hosts, many.hostfile or allocation.name)
+    if pools and request.count[0] is None and gather is not None:
+        hosts = ask_for_idle(request, hosts, backend(hosts), env, gather)
     single = len(hosts) == 1
     address = request.master_addr or hosts[0].address or ("127.0.0.1" if single else "")
     sent, written = environment(many, env)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from typing import Any
 
 import typer
 
+from zlaunch.cli.how_ended import cause_in_words, first_cause
 from zlaunch.cli.one_run import (
     JsonOption,
     RunArgument,
@@ -17,7 +19,7 @@ from zlaunch.cli.one_run import (
     is_elsewhere,
     say,
 )
-from zlaunch.cli.past_run import diagnosis_of, evidence_of, job_end_of
+from zlaunch.cli.past_run import job_end_of
 from zlaunch.cli.pipes import reader_may_leave
 from zlaunch.cli.slurm_queue import why_queued
 from zlaunch.cli.visible import visible
@@ -27,8 +29,9 @@ from zlaunch.run.control import request
 from zlaunch.run.job_end import JobEnd
 from zlaunch.run.messages import Exit
 from zlaunch.run.rank_states import ENDED, RankState, rank_states
-from zlaunch.run.record import FAILED, LOST, QUEUED, RUNNING, RunRecord
+from zlaunch.run.record import LOST, QUEUED, RUNNING, RunRecord
 from zlaunch.spec.slots import gpu_in_words
+from zlaunch.system.marked import find_marked
 from zlaunch.system.rundir import RunDir
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -84,7 +87,9 @@ def _told(run: RunDir) -> dict[str, Any]:
         **{name: outcome.get(name) for name in ("first_failure", "stopped_by", "limit", "trouble")},
         # the job of Slurm's that it was in, and how that ended, where it ended the run
         "slurm": _slurm(record, job_end),
-        "cause": _cause(run, record, job_end),
+        "cause": first_cause(run, record, job_end),
+        # of a lost run: processes of it that are still here, and its last sign of life
+        **(_of_lost(run, record) if record.state == LOST else {"left": None, "last_sign": None}),
         "paths": _paths(run),
     }  # fmt: skip
 
@@ -140,13 +145,24 @@ def _slurm(record: RunRecord, end: JobEnd | None) -> dict[str, Any] | None:
     return {"job": record.slurm_job} if record.slurm_job else None
 
 
-def _cause(run: RunDir, record: RunRecord, end: JobEnd | None) -> dict[str, Any] | None:
-    """The first of what `zlaunch diagnose` tells."""
-    if record.state != FAILED and not (end is not None and end.code):
+def _of_lost(run: RunDir, record: RunRecord) -> dict[str, Any]:
+    """Agents end what they have started once their launcher is gone, those of other hosts too."""
+    here = record.host in {"", socket.gethostname()}
+    files = (run.record_path, run.arrivals, run.metrics, run.path / "events.jsonl")
+    signs = [path.stat().st_mtime for path in files if path.exists()]
+    return {
+        "left": find_marked([f"ZLAUNCH_RUN_ID={run.id}"]) if here else None,
+        "last_sign": _moment(max(signs, default=None)),
+    }
+
+
+def _left_in_words(left: list[int] | None) -> str | None:
+    if left is None:
         return None
-    for cause in diagnosis_of(run, record, evidence_of(run, record)).causes[:1]:
-        return {"code": cause.code, "ranks": list(cause.ranks), "title": cause.title}
-    return None
+    if not left:
+        return "its agent has ended its workers: no process of it is left on this machine"
+    pids = ", ".join(map(str, left[:8])) + (", ..." if left[8:] else "")
+    return f"{len(left)} processes of it on this machine, whose agent is ending them: pid {pids}"
 
 
 def _paths(run: RunDir) -> dict[str, str | None]:
@@ -206,8 +222,10 @@ def _facts(told: dict[str, Any]) -> list[tuple[str, str | None]]:
         ("launcher", f"pid {launcher['pid']}{where}" if has_launcher else None),
         ("started", started),
         ("ended", ended),
+        ("last sign", told["last_sign"] and told["last_sign"][:19]),
+        ("left", _left_in_words(told["left"])),
         ("slurm", _slurm_in_words(told)),
-        ("cause", _cause_in_words(told["id"], cause) if cause else None),
+        ("cause", cause_in_words(told["id"], cause) if cause else None),
         ("logs", told["paths"]["logs"]),
         ("console", told["paths"]["console"]),
     ]
@@ -218,11 +236,6 @@ def _slurm_in_words(told: dict[str, Any]) -> str | None:
     slurm, cause = told["slurm"] or {}, told["cause"] or {}
     text = slurm.get("text") or (f"job {slurm['job']}" if slurm else None)
     return None if text == cause.get("title") else text
-
-
-def _cause_in_words(run_id: str, cause: dict[str, Any]) -> str:
-    ranks = f"rank {cause['ranks'][0]}: " if cause["ranks"] else ""
-    return f"{ranks}{visible(cause['title'])}; more: zlaunch diagnose {run_id}"
 
 
 def _table(ranks: list[dict[str, Any]]) -> list[str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from zlaunch.cli.how_ended import say_how_it_ended
 from zlaunch.cli.one_run import RunArgument, ending, exit_code_of, find_run
 from zlaunch.errors import InputError, TimeLimitError
 from zlaunch.system.run_end import wait_for_end
@@ -31,4 +32,5 @@ def wait(
         raise TimeLimitError(f"run {found.id} was still running after {timeout:g} s (--timeout)")
     record = found.read_record()
     typer.echo(f"run {record.id} {ending(record)}")
+    say_how_it_ended(found, record, known=True)
     raise typer.Exit(exit_code_of(record))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # who only reads records needs no messages
     from zlaunch.run.outcome import Outcome
 
 _LAST_SECOND = 1e11  # a time beyond is none
+_MOST_RANKS = 1 << 20  # more have no place in memory
 
 RUNNING, FINISHED, FAILED, STOPPED, LOST = "running", "finished", "failed", "stopped", "lost"
 GATHERING, QUEUED = "gathering", "queued"
@@ -105,12 +106,13 @@ class RunRecord:
             all(isinstance(text, str) for text in texts)
             and all(isinstance(at, (int, float)) and 0 <= at < _LAST_SECOND for at in times)
             and isinstance(self.world_size, int)
-            and self.world_size >= 0
+            and 0 <= self.world_size <= _MOST_RANKS
             and isinstance(self.plan, Mapping)
             and isinstance(self.launcher_pid, int)
             and isinstance(self.exit_code, (int, type(None)))
             and isinstance(self.gathering, (str, type(None)))
             and isinstance(self.submitted, (Mapping, type(None)))
+            and (self.outcome is None or _is_outcome(self.outcome))
         )
         if not good:
             raise TypeError("a value is not of its type")
@@ -125,6 +127,32 @@ class RunRecord:
         return replace(
             self, state=state, ended=at, exit_code=outcome.exit_code, outcome=_describe(outcome)
         )
+
+
+def is_event(data: object) -> bool:
+    """Whether it may be a line of events.jsonl: what has another type is not looked into."""
+    if not isinstance(data, Mapping) or not isinstance(data.get("event"), str):
+        return False
+    at, rank, pid = (data.get(name, 0) for name in ("at", "rank", "pid"))
+    return (
+        isinstance(at, (int, float))
+        and 0 <= at < _LAST_SECOND
+        and isinstance(rank, int)
+        and isinstance(pid, int)
+        and isinstance(data.get("exit", {}), Mapping)
+    )
+
+
+def _is_outcome(data: object) -> bool:
+    """Whether it may be what `_describe` gave, or an older version."""
+    if not isinstance(data, Mapping):
+        return False
+    exits, attempts = data.get("exits") or {}, data.get("attempts") or 0
+    return (
+        isinstance(attempts, int)
+        and isinstance(exits, Mapping)
+        and all(rank.isdecimal() and isinstance(end, Mapping) for rank, end in exits.items())
+    )
 
 
 def _describe(outcome: Outcome) -> dict[str, Any]:

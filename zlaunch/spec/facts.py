@@ -18,7 +18,8 @@ class Question:
 
     `script` is looked for as the workers would, `module` likewise; `packages` are those whose
     versions are wanted; `gpus` asks for the devices and `links` for the ways between them,
-    with `nvml` as the source of pynvml, which hosts do not have.
+    with `nvml` as the source of pynvml, which hosts do not have. `leases` is the directory of
+    leases ("" for the user's own) where it is wanted which GPUs are taken by now.
     """
 
     python: bool = True
@@ -28,6 +29,7 @@ class Question:
     gpus: bool = False
     links: bool = False
     nvml: str = ""
+    leases: str | None = None
 
 
 @frozen
@@ -59,6 +61,7 @@ class Facts:
     `packages` maps a name to its version, None where it is missing. `cuda` is the version that
     torch was built for ("" for none, "rocm" for AMD), `driver_cuda` the latest that the driver
     can do. `gpus` None: there is no driver. `links` is what `GpuLinks.to_json` gives.
+    `taken` are names of locks (`spec/leases.py`), None where that cannot be told or was not asked.
     `visible` is CUDA_VISIBLE_DEVICES there before a run sets it. `trouble` is what went wrong
     while looking.
     """
@@ -76,6 +79,7 @@ class Facts:
     driver_cuda: str = ""
     gpus: tuple[Gpu, ...] | None = None
     links: Mapping[str, Any] | None = None
+    taken: tuple[str, ...] | None = None
     shm: int | None = None
     locks: tuple[str, ...] = ()
     arch_list: str = ""
@@ -85,8 +89,9 @@ class Facts:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> Facts:
         """Build it from what `dataclasses.asdict` gave, passed through JSON."""
-        lists = {name: tuple(fields[name]) for name in ("locks", "trouble")}
-        gpus = fields["gpus"]
+        lists: dict[str, Any] = {name: tuple(fields[name]) for name in ("locks", "trouble")}
+        gpus, taken = fields["gpus"], fields["taken"]
+        lists["taken"] = None if taken is None else tuple(taken)
         found = None if gpus is None else tuple(map(_gpu, gpus))
         return cls(**{**fields, **lists, "gpus": found})
 

@@ -6,7 +6,7 @@ Travels to the agent, so it stays within Python 3.9 and the standard library.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from zlaunch.frozen import frozen
 from zlaunch.spec.device import Device
@@ -41,6 +41,14 @@ def lock_names(slot: Slot, devices: Sequence[Device]) -> tuple[str, ...]:
             if part.lower().startswith(wanted):
                 return (_plain(part),)
     return (_plain(slot),)
+
+
+def idle_first(
+    pool: Sequence[Slot], devices: Sequence[Device], taken: Collection[str]
+) -> tuple[Slot, ...]:
+    """Return the slots of which no lock is `taken`; where there is none, the first of all."""
+    idle = tuple(s for s in pool if set(lock_names(s, devices)).isdisjoint(taken))
+    return idle or tuple(pool[:1])
 
 
 def _all(device: Device) -> tuple[str, ...]:

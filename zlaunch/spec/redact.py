@@ -7,10 +7,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 HIDDEN = "***"
-_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|COOKIE|_(?:PWD|PASS)$", re.IGNORECASE
+)  # PWD itself and OLDPWD are directories
 # For options whole words count, so that --tokenizer and --max-tokens stay readable.
 _SECRET_WORDS = {
-    "key", "apikey", "token", "secret", "password", "passwd", "passphrase", "credentials",
+    "key", "apikey", "token", "secret", "password", "passwd", "passphrase", "pwd", "cookie",
+    "cookies", "credentials",
 }  # fmt: skip
 _PASSWORD_IN_URL = re.compile(r"(://[^/\s:@]*:)[^@\s/]+(?=@)")
 _PATH_IN_URL = re.compile(r"(://[^/\s\"'?#]+[/?#])[^\s\"']+")

@@ -24,7 +24,14 @@ _NAMES = (
     *(b"api_key", b"api-key", b"apikey", b"access_key", b"accesskey", b"accountkey", b"secret"),
     *(b"passphrase", b"password", b"passwd", b"auth_token", b"authtoken", b"access_token"),
     *(b"api_token", b"hub_token", b"hf_token", b"refresh_token"),
+    *(b"session_id", b"sessionid", b"sessid", b"csrf", b"xsrf"),
 )
+# A value that is no word, number, path or <special token>: with letters and digits, or very long.
+_RANDOM = (
+    rb"((?=[^\s'\"]{0,200}[0-9])(?=[^\s'\"]{0,200}[A-Za-z])[A-Za-z0-9][A-Za-z0-9._~+/=-]{%d,}"
+    rb"|[A-Za-z0-9+/=_-]{32,})(?![^\s'\",;&)}\]#])"
+)
+_COOKIES = rb"(?:['\"]([^\n'\"]{4,7000})|(\{[^\n}]{4,7000})|([^\s='\"{]{1,200}=[^\n'\"]{4,7000}))"
 # What a text has somewhere, in small letters, where the pattern behind it can match at all: a log
 # of many megabytes is looked through for a word much faster than for a pattern. Hidden is what the
 # pattern's group holds, or all that matches where it has none.
@@ -59,10 +66,36 @@ _FORMS: tuple[tuple[tuple[bytes, ...], bytes], ...] = (
     # api_key=value, "secret": "value"; but eos_token is none
     (_NAMES, rb"(?i:(?:" + b"|".join(_NAMES) + rb")(?:[_-]key)?)" + _ASSIGNED + _VALUE),
     ((b"_key", b"_token", b"_pass"), rb"[A-Z0-9]_(?:KEY|TOKEN|PASS)" + _ASSIGNED + _VALUE),
+    # token=value, ?token=value, session_token: value; but eos_token, max_tokens, token: 12 are none
+    ((b"token",), rb"(?i:(?<![A-Za-z0-9_])token)" + _ASSIGNED + _RANDOM % 7),
+    ((b"_token", b"-token"), rb"(?i:[a-z0-9][_-]token)" + _ASSIGNED + _RANDOM % 15),
+    # pwd=value, and DB_PWD; but PWD=/home/ann is where somebody was
+    (
+        (b"pwd", b"pass"),
+        rb"(?i:(?<![A-Za-z0-9])(?:[a-z0-9]{1,30}_){0,4}"
+        rb"(?:pwd|pass(?:word|wd|phrase)|(?:db|user|smtp|mail|proxy|redis|login|admin|root)_?pass))"
+        + _ASSIGNED
+        + rb"([^\s'\",;&)}\]/~.$%({<*][^\s'\",;&)}\]]{4,})",
+    ),
+    # Cookie: a=b; c=d, Set-Cookie, {'cookie': 'a=b'}, cookies={'a': 'b'}, and as requests shows it
+    (
+        (b"cookie",),
+        rb"(?i:cookies?['\"]?\s{0,3}[:=]\s{0,3})" + _COOKIES,
+    ),
+    ((b"<cookie ",), rb"<Cookie [^\s=]{1,200}=([^\s>]{4,})"),
+    # curl -u ann:value, sshpass -p value, .netrc, docker's config.json
+    (
+        (b"-u", b"--user"),
+        rb"\s(?:-u ?|--user[ =])['\"]?[A-Za-z][^\s:'\"]{0,99}:(?!:)([^\s'\"]{3,})",
+    ),
+    ((b"sshpass",), rb"sshpass -p ?['\"]?([^\s'\"]{3,})"),
+    ((b"login ",), rb"\blogin \S{1,200}\s{1,9}password (\S{3,})"),
+    ((b"auth",), rb"['\"]auth['\"]: ?['\"]([A-Za-z0-9+/=]{8,})"),
     # --api-key value, and as Python prints a list of arguments
     (
-        (b"-key", b"_key", b"token", b"secret", b"password"),
-        rb"--(?:[A-Za-z0-9]{1,20}[_-]){0,3}(?:(?:api|access|secret)[_-]?key|token|secret|password)"
+        (b"-key", b"_key", b"token", b"secret", b"pass", b"pwd", b"cookie"),
+        rb"--(?:[A-Za-z0-9]{1,20}[_-]){0,3}"
+        rb"(?:(?:api|access|secret)[_-]?key|token|secret|pass(?:word|wd|phrase)|pwd|cookie)"
         rb"(?:=|'?,? {1,3}'?|\", {0,3}\")" + _VALUE,
     ),
 )
@@ -119,7 +152,7 @@ class Redactor:
         return text
 
     def _hide(self, found: re.Match[bytes]) -> bytes:
-        group = 1 if found.re.groups else 0
+        group = found.lastindex or 0
         if found[group] == _HIDDEN:
             return found[0]
         self.hidden += 1

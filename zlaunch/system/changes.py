@@ -17,16 +17,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _IN_MODIFY, _IN_CLOSE_WRITE, _IN_MOVED_TO, _IN_CREATE, _IN_DELETE = 0x2, 0x8, 0x80, 0x100, 0x200
+_IN_MOVED_FROM, _IN_MOVE_SELF = 0x40, 0x800
 _IN_NONBLOCK, _IN_CLOEXEC = os.O_NONBLOCK, getattr(os, "O_CLOEXEC", 0)
 
 
 class Changes:
     """A descriptor that becomes readable when a file, or something in a directory, changed."""
 
-    def __init__(self, paths: Sequence[str | Path], *, releases: bool = False) -> None:
+    def __init__(
+        self, paths: Sequence[str | Path], *, releases: bool = False, only_removals: bool = False
+    ) -> None:
         """Start watching. With `releases` also for files that are closed or removed.
 
-        So somebody's end is seen who held one open to write in it, however it ended.
+        So somebody's end is seen who held one open to write in it, however it ended. With
+        `only_removals` for nothing but names that go: of files in a directory, and its own.
 
         Raises OSError where the system's limit of watches is reached.
         """
@@ -36,6 +40,8 @@ class Changes:
             raise OSError(ctypes.get_errno(), "inotify_init1")
         mask = _IN_MODIFY | _IN_MOVED_TO | _IN_CREATE
         mask |= _IN_CLOSE_WRITE | _IN_DELETE if releases else 0
+        if only_removals:  # a directory that is open is told of by the files that went first
+            mask = _IN_DELETE | _IN_MOVED_FROM | _IN_MOVE_SELF
         for path in paths:
             if libc.inotify_add_watch(self.fd, os.fsencode(path), mask) < 0:
                 code = ctypes.get_errno()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from zlaunch.system.footer import Footer
 from zlaunch.system.lines import LineCutter
 from zlaunch.system.loop import Loop, Timer
 from zlaunch.system.prompt import Prompt
 from zlaunch.system.sink import Sink
+
+if TYPE_CHECKING:
+    from zlaunch.system.rundir import RunDir
 
 _PROGRESS_EVERY = 0.1  # seconds between two states of a progress line on a terminal
 _PROGRESS_EVERY_PLAIN = 10.0  # seconds between two states written as lines, per rank
@@ -103,6 +107,13 @@ class Console:
         self._progress.hide()
         tag, end = self._tags_err[rank], self._err.line_end
         self._err.write(b"".join(tag + line + end for line in lines), always=True)
+
+    def keep_newest(self, run: RunDir, most: int) -> None:
+        """Keep `most` bytes at most of a console that is the console.log of a run."""
+        from zlaunch.system.console_log import ConsoleLog  # few leave and have a limit
+
+        if isinstance(self._out, Sink) and self._out is self._err:
+            self._out.append_by(ConsoleLog(run, most).append)
 
     def make_footer(self) -> Footer | None:
         """Keep a place for lines at the bottom; None without a terminal that has one.

@@ -11,6 +11,7 @@ from pathlib import Path
 from zlaunch.errors import ZlaunchError
 from zlaunch.run.record import GATHERING, QUEUED
 from zlaunch.system.changes import Changes, can_watch
+from zlaunch.system.console_log import ConsoleReader
 from zlaunch.system.interruptible import interruptible
 from zlaunch.system.launcher_end import LauncherEnd
 from zlaunch.system.loop import READ, Loop
@@ -147,13 +148,22 @@ class Ended:
 
 
 class ConsoleFollower:
-    """Reads the console.log of a run from `offset` on, in bytes; `take` gets what is new."""
+    """Reads the console.log of a run from `offset` on, in bytes; `take` gets what is new.
 
-    def __init__(self, run: RunDir, offset: int, take: Callable[[bytes], None]) -> None:
+    `lose` is told of bytes that had been removed before they could be read (--log-max).
+    """
+
+    def __init__(
+        self,
+        run: RunDir,
+        offset: int,
+        take: Callable[[bytes], None],
+        lose: Callable[[int], None] = lambda _size: None,
+    ) -> None:
         self._run = run
         self._take = take
-        self._offset = offset
-        self._fd = os.open(run.console, os.O_RDONLY | os.O_CLOEXEC)
+        self._lose = lose
+        self._reader = ConsoleReader(run, offset)
 
     def follow(self) -> None:
         """Take what comes until the launcher has ended: its last word comes after its record."""
@@ -164,14 +174,16 @@ class ConsoleFollower:
         if ended:  # a submitted run may have another launcher yet
             with suppress(ZlaunchError):
                 ended = self._run.read_record().is_over
-        while data := os.pread(self._fd, _CHUNK, self._offset):
-            self._offset += len(data)
+        while data := self._reader.read(_CHUNK):
+            if self._reader.lost:
+                self._lose(self._reader.lost)
+                self._reader.lost = 0
             self._take(data)
         return ended
 
     def close(self) -> None:
         """Close the file."""
-        os.close(self._fd)
+        self._reader.close()
 
 
 def wait_until_planned(run: RunDir) -> bool:

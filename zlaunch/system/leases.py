@@ -46,21 +46,29 @@ class Leases:
         Raises OSError where it cannot be used.
         """
         self.path = lease_directory(asked)
-        if make:
-            with suppress(FileExistsError):
-                os.mkdir(self.path, 0o700)
-        follow = 0 if not asked else os.O_NOFOLLOW
-        self.fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | (_FLAGS & ~follow))
-        try:
-            self._shared = _check(self.fd, self.path, private=not asked)
-        except OSError:
-            os.close(self.fd)
-            raise
-        with suppress(OSError):  # then systemd-tmpfiles does not clear it
-            fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        self._asked = asked
+        self.fd = -1
+        self._open_directory(make=make)
         self._held: dict[str, int] = {}
         self._ticket = -1
         self._ticket_name = ""
+
+    def _open_directory(self, *, make: bool) -> None:
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(self.path, 0o700)
+        follow = 0 if not self._asked else os.O_NOFOLLOW
+        fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | (_FLAGS & ~follow))
+        try:
+            self._shared = _check(fd, self.path, private=not self._asked)
+        except OSError:
+            os.close(fd)
+            raise
+        with suppress(OSError):  # then systemd-tmpfiles does not clear it
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = fd
 
     # Devices
 
@@ -100,6 +108,38 @@ class Leases:
             fcntl.flock(fd, fcntl.LOCK_UN)  # a child may have the descriptor as well
             os.ftruncate(fd, 0)  # tells those who watch
             os.close(fd)
+
+    def is_displaced(self) -> bool:
+        """Whether others, who look at the same path, do not see what is held or waits here.
+
+        So it is where somebody has removed the directory or a file in it, or put it elsewhere.
+        """
+        if not _is_at(self.fd, self.path):
+            return True
+        own = [(_DEVICE + name, fd) for name, fd in self._held.items()]
+        own += [(self._ticket_name, self._ticket)] if self._ticket >= 0 else []
+        return not all(_is_at(fd, name, self.fd) for name, fd in own)
+
+    def take_again(self, claim: Claim) -> list[str]:
+        """Hold what is held at the place where others look, too; return what others took there.
+
+        Raises OSError where there can be no such place.
+        """
+        self._open_directory(make=True)
+        lost = []
+        with self.turn():
+            for name, old in list(self._held.items()):
+                fd = self._make(_DEVICE + name)
+                try:
+                    if not os.path.sameopenfile(fd, old):
+                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        self._held[name], fd = fd, old
+                        _write(self._held[name], claim)
+                except BlockingIOError:
+                    lost.append(name)
+                finally:
+                    os.close(fd)
+        return lost
 
     @contextmanager
     def turn(self) -> Iterator[None]:
@@ -219,6 +259,14 @@ def _check(fd: int, path: str, *, private: bool) -> bool:
     if shared and not found.st_mode & stat.S_ISVTX:
         raise OSError(errno.EPERM, "others may take files away there; chmod +t it", path)
     return shared
+
+
+def _is_at(fd: int, name: str, directory: int | None = None) -> bool:
+    """Whether the name still stands for what is open."""
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(name, dir_fd=directory))
+    except OSError:
+        return False
 
 
 def _is_locked(fd: int) -> bool:

@@ -40,6 +40,12 @@ def end_marked(mark: Collection[str], deadline: float, known: Collection[int] = 
     return left or []
 
 
+def find_marked(mark: Collection[str]) -> list[int]:
+    """Return all of this user's processes that have the whole mark, save those that ask."""
+    spared, wanted = {os.getpid(), *_ancestors()}, frozenset(map(os.fsencode, mark))
+    return [pid for pid in _own_processes() if pid not in spared and _has(wanted, pid)]
+
+
 def can_signal_exactly() -> bool:
     """Whether a process can be held by a handle."""
     return hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")

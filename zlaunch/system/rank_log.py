@@ -4,12 +4,16 @@ What the rank wrote is one stream of bytes, and an offset counts from its first 
 file that is in by now. The newest file is always `rank-N.log`. When it is full it becomes
 `rank-N.log.old/<offset of its first byte>`; a file has a quarter of --log-max, and the oldest is
 removed before there are more bytes than that. So at least half of --log-max is always there.
+The console.log of a detached run is kept in the same way (`console_log.py`).
 """
 
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from zlaunch.errors import InputError
@@ -45,17 +49,24 @@ class GrowingFile:
             self._fd = None
 
 
-class RankLog:
-    """Writes what a rank wrote; `size` is the number of bytes so far."""
+class SizedLog:
+    """Writes a log; `size` is the number of bytes so far."""
 
-    def __init__(self, run: RunDir, rank: int, attempt: int, most: int | None = None) -> None:
-        """Begin the log of an attempt, `most` bytes of which are to be kept; None: all.
+    def __init__(
+        self,
+        path: Path,
+        older: Path,
+        begin: Callable[[], GrowingFile],
+        most: int | None = None,
+    ) -> None:
+        """Begin it at `path`, `most` bytes of which are to be kept; None: all.
 
+        `begin` opens the file there, and each that follows it; those before it go into `older`.
         Raises InputError where that is not possible.
         """
-        self._run, self._rank, self._attempt = run, rank, attempt
+        self._path, self._older, self._open = path, older, begin
         self._most = most
-        self._file = GrowingFile(run.open_log(rank, attempt))
+        self._file = begin()
         self._begin = 0  # offset of the newest file
         self._old: list[tuple[int, int]] = []  # begin and size of those before it
         self._between_lines = False
@@ -91,17 +102,17 @@ class RankLog:
 
     def _begin_file(self) -> str | None:
         """Put the file that is full aside and begin another; remove what is too much."""
-        path, older = self._run.log(self._rank, self._attempt), self._older
+        older = self._older
         size = self.size - self._begin
         try:
             older.mkdir(mode=0o700, exist_ok=True)
-            path.rename(older / _name(self._begin))
-            fd = self._run.open_log(self._rank, self._attempt)
+            self._path.rename(older / _name(self._begin))
+            file = self._open()
         except (OSError, InputError) as error:
             self._most = None
             return f"{older}: {error.strerror if isinstance(error, OSError) else error}"
         self._file.close()
-        self._file = GrowingFile(fd)
+        self._file = file
         self._old.append((self._begin, size))
         self._begin, self._between_lines = self.size, False
         assert self._most is not None
@@ -111,29 +122,38 @@ class RankLog:
                 (older / _name(begin)).unlink()
         return None
 
-    @property
-    def _older(self) -> Path:
-        return self._run.older_logs(self._rank, self._attempt)
-
     def close(self) -> None:
         """Close the file; what is appended afterwards is left out."""
         self._file.close()
+
+
+class RankLog(SizedLog):
+    """What a rank writes in an attempt."""
+
+    def __init__(self, run: RunDir, rank: int, attempt: int, most: int | None = None) -> None:
+        """As in `SizedLog`."""
+        begin = partial(_begin_rank_log, run, rank, attempt)
+        super().__init__(run.log(rank, attempt), run.older_logs(rank, attempt), begin, most)
+
+
+def _begin_rank_log(run: RunDir, rank: int, attempt: int) -> GrowingFile:
+    return GrowingFile(run.open_log(rank, attempt))
 
 
 def _name(begin: int) -> str:
     return f"{begin:0{_DIGITS}}"
 
 
-class RankLogReader:
-    """Reads what a rank wrote in one attempt, also while it is written.
+class LogReader:
+    """Reads a log, also while it is written.
 
     `offset` is what is read next; `lost` counts bytes that had been removed when they were asked
     for, over which reading has gone on.
     """
 
-    def __init__(self, run: RunDir, rank: int, attempt: int, offset: int = 0) -> None:
-        self._live = run.log(rank, attempt)
-        self._older = run.older_logs(rank, attempt)
+    def __init__(self, live: Path, older: Path, offset: int = 0) -> None:
+        self._live = live
+        self._older = older
         self._path = str(self._live)
         self._fd: int | None = None
         self._begin = 0  # offset of the file that is open
@@ -155,10 +175,19 @@ class RankLogReader:
             return data
         return b""
 
+    def read_until(self, end: int) -> bytes:
+        """Return all bytes before the offset `end`, and close; fewer where some are gone."""
+        pieces = []
+        try:
+            while self.offset < end and (data := self.read(end - self.offset)):
+                pieces.append(data)
+        finally:
+            self.close()
+        return b"".join(pieces)
+
     def size(self) -> int:
         """The offset behind the last byte that is there by now."""
-        found = log_files(self._live, self._older)
-        return found[-1].begin + found[-1].size if found else 0
+        return bounds(log_files(self._live, self._older))[1]
 
     def _pread(self, most: int) -> bytes:
         assert self._fd is not None
@@ -198,6 +227,13 @@ class RankLogReader:
             self._fd = None
 
 
+class RankLogReader(LogReader):
+    """Reads what a rank wrote in one attempt."""
+
+    def __init__(self, run: RunDir, rank: int, attempt: int, offset: int = 0) -> None:
+        super().__init__(run.log(rank, attempt), run.older_logs(rank, attempt), offset)
+
+
 class LogFile:
     """One file of a log: from which offset on, and how many bytes it has by now."""
 
@@ -224,13 +260,20 @@ def log_files(live: Path, older: Path) -> list[LogFile]:
     return found
 
 
+def bounds(files: list[LogFile]) -> tuple[int, int]:
+    """The offsets of the first byte that is still there, and behind the last one."""
+    return (files[0].begin, files[-1].begin + files[-1].size) if files else (0, 0)
+
+
 def files_of(run: RunDir, rank: int, attempt: int) -> list[LogFile]:
     """The files of a rank's log in an attempt, in the order in which they were written."""
     return log_files(run.log(rank, attempt), run.older_logs(rank, attempt))
 
 
 def _stat(path: Path) -> os.stat_result | None:
+    """Of a plain file: a pipe would be waited for."""
     try:
-        return path.stat()
+        found = path.stat()
     except OSError:
         return None
+    return found if stat.S_ISREG(found.st_mode) else None

@@ -20,13 +20,13 @@ from typing import IO, Any
 from zlaunch import __version__
 from zlaunch.errors import InputError, ZlaunchError
 from zlaunch.spec.redact_text import Redactor
+from zlaunch.system.rank_log import LogReader, bounds, log_files
 from zlaunch.system.rundir import RunDir
-from zlaunch.system.tail import log_bounds, read_span
 
 _CHUNK = 1 << 20  # bytes
 _HEAD, _TAIL = 1 << 20, 7 << 20  # bytes kept of what is longer than both
 _LARGE = 16 << 20  # bytes of a text that go to the disk before they go into the archive
-_TEXTS = ("run.json", "events.jsonl", "ds_config.json", "console.log", "metrics.jsonl", "batch.sh")
+_TEXTS = ("run.json", "events.jsonl", "ds_config.json", "metrics.jsonl", "batch.sh")
 _LINE = 64 << 10  # bytes
 _SILENT = {"lock", "control.sock", "stop-asked", "submission.json"}  # hold nothing for others
 
@@ -116,9 +116,11 @@ class _Packing:
         run, world = self._run, self._run.read_record().world_size
         for name in _TEXTS:
             self._add_file(run.path / name)
+        if run.has_console:
+            self._add_log(run.console, run.older_console)
         for rank in range(world):
             for attempt in range(run.last_attempt(rank) + 1):
-                self._add_log(rank, attempt)
+                self._add_log(run.log(rank, attempt), run.older_logs(rank, attempt))
         for path in (*sorted(run.path.glob("errors/*")), *sorted(run.path.glob("stacks-*.txt"))):
             self._add_file(path)
         self._note_others()
@@ -143,19 +145,18 @@ class _Packing:
             name = str(path.relative_to(self._run.path))
             self._add(name, _pieces(read, self._spans(name, read, 0, size)))
 
-    def _add_log(self, rank: int, attempt: int) -> None:
-        """Add a rank's log as one, whichever files it is in."""
-        path = self._run.log(rank, attempt)
-        name = f"logs/{path.name}"
+    def _add_log(self, path: Path, older: Path) -> None:
+        """Add a log as one, whichever files it is in."""
+        name = str(path.relative_to(self._run.path))
         if path.is_symlink():  # to what is perhaps no log at all
             self._told.left_out.append(f"{name}: a link")
             return
-        first, end = log_bounds(self._run, rank, attempt)
+        first, end = bounds(log_files(path, older))
         if first:
             self._told.left_out.append(f"{name}: {first:,} bytes that are gone (--log-max)")
 
         def read(begin: int, end: int) -> bytes:
-            return read_span(self._run, rank, attempt, begin, end)
+            return LogReader(path, older, begin).read_until(end)
 
         self._add(name, _pieces(read, self._spans(name, read, first, end)))
 
@@ -187,7 +188,7 @@ class _Packing:
 
     def _note_others(self) -> None:
         """Say which files are left out: what is no text."""
-        known = {*_TEXTS, *_SILENT, "logs", "errors"}
+        known = {*_TEXTS, *_SILENT, "logs", "errors", "console.log", "console.log.old"}
         others = [p for p in sorted(self._run.path.iterdir()) if p.name not in known]
         for path in others:
             if not path.match("stacks-*.txt") and not (path.is_dir() and not any(path.iterdir())):

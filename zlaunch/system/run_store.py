@@ -90,11 +90,16 @@ class RunStore:
         return [*self._runs.glob(".console-*"), *(self.home / "joined").glob("*")]
 
     def ids(self) -> list[str]:
-        """The ids of all runs, oldest first."""
+        """The ids of all runs, oldest first.
+
+        Raises InputError where it cannot be told, as in another user's directory.
+        """
         try:
             return sorted(entry.name for entry in os.scandir(self._runs) if entry.is_dir())
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
+        except OSError as error:
+            raise InputError(f"{self._runs}: {error.strerror}") from error
 
     def newest_first(self) -> Iterator[RunDir]:
         """All runs that have a record, newest first."""

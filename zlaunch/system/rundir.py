@@ -15,6 +15,7 @@ errors/           TORCHELASTIC_ERROR_FILE of each rank
 flight/           dumps of PyTorch's flight recorder
 control.sock      where the launcher can be spoken to (`control_socket.py`)
 console.log       what a launcher without a terminal (--detach) says and shows
+console.log.old/  with --log-max what came before, as for the logs
 waiting           why the run waits for GPUs, while it does
 report.html       what `zlaunch report` tells of it
 batch.sh          of a run that was submitted to Slurm; and more that `submission.py` knows
@@ -35,7 +36,7 @@ from pathlib import Path
 from typing import Any
 
 from zlaunch.errors import InputError, ZlaunchError
-from zlaunch.run.record import LOST, RUNNING, RunRecord
+from zlaunch.run.record import LOST, RUNNING, RunRecord, is_event
 
 _DIRECTORY, _FILE = 0o700, 0o600
 _FIRST_WORDS = 4096  # bytes
@@ -85,6 +86,16 @@ class RunDir:
     def console(self) -> Path:
         """What a launcher that has left its terminal would have shown there."""
         return self.path / "console.log"
+
+    @property
+    def older_console(self) -> Path:
+        """The directory of what came before that, where logs have a size (`console_log.py`)."""
+        return self.path / "console.log.old"
+
+    @property
+    def has_console(self) -> bool:
+        """Whether there is one; between two files of it there is the older one alone."""
+        return self.console.exists() or self.older_console.is_dir()
 
     @property
     def waiting(self) -> Path:
@@ -306,7 +317,7 @@ class RunDir:
 
     def _read(self) -> RunRecord:
         try:
-            return RunRecord.from_json(json.loads(self.record_path.read_text("utf-8")))
+            return RunRecord.from_json(json.loads(_read_file(self.record_path)))
         except FileNotFoundError as error:
             words = f"run {self.id} is gone: it could not be begun, or was removed"
             raise InputError(words) from error
@@ -323,11 +334,20 @@ class RunDir:
         for line in lines[:-1]:  # the last one is empty, or not whole yet
             with suppress(ValueError):
                 events.append(json.loads(line))
-        return [event for event in events if isinstance(event, dict)]
+        return list(filter(is_event, events))
 
     def has_record(self) -> bool:
-        """Whether it is a run at all: its launcher writes a record once nothing can fail."""
-        return os.path.exists(f"{self.path}/run.json")  # noqa: PTH110  # asked of thousands
+        """Whether it is a run at all: its launcher writes a record once nothing can fail.
+
+        So is one into which nobody lets us look: reading it says so.
+        """
+        try:
+            os.stat(f"{self.path}/run.json")  # noqa: PTH116  # asked of thousands
+        except PermissionError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def launcher_lives(self) -> bool:
         """Whether a launcher holds the lock of this run."""
@@ -354,6 +374,13 @@ def _make_private(path: Path) -> None:
     except FileExistsError as error:
         code = errno.ENOTDIR
         raise NotADirectoryError(code, os.strerror(code), error.filename) from error
+
+
+def _read_file(path: Path) -> str:
+    """Read a file, and nothing where it is a pipe that nobody writes to."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        return (file.read() or b"").decode("utf-8")
 
 
 def _lost(record: RunRecord) -> RunRecord:

@@ -11,6 +11,7 @@ import os
 import select
 import stat
 from collections.abc import Callable
+from functools import partial
 
 from zlaunch.system.loop import Loop, Timer
 from zlaunch.system.stdio import enlarge_pipe
@@ -35,6 +36,7 @@ class Sink:
         self.trouble: str | None = None  # why a file did not take what was written
         self.on_room: Callable[[], None] = lambda: None
         self._loop = loop
+        self._append: Callable[[bytes], str | None] = partial(write_all, fd)  # of a file
         self._own = _reopened(fd)
         # A regular file never waits for a reader, and no selector takes it.
         self._stream = OutStream(loop, self._own, self._drained) if self._own is not None else None
@@ -45,7 +47,7 @@ class Sink:
     def write(self, data: bytes, *, always: bool = False) -> None:
         """Write whole lines; those that must be seen `always` are never left out."""
         if self._stream is None:
-            self.trouble = self.trouble or _write_all(self.fd, data)
+            self.trouble = self.trouble or self._append(data)
         elif self._behind and not always:
             self._left_out += data.count(b"\n")
         else:
@@ -53,6 +55,10 @@ class Sink:
             self._stream.write(data)
             if self.full and self._check is None:
                 self._watch_reader()
+
+    def append_by(self, append: Callable[[bytes], str | None]) -> None:
+        """Have a file written so; `append` returns the system's word where it fails."""
+        self._append = append
 
     @property
     def pending(self) -> int:
@@ -126,8 +132,8 @@ def _reopened(fd: int) -> int | None:
         return os.dup(fd)
 
 
-def _write_all(fd: int, data: bytes) -> str | None:
-    """Write to a file; a full disk does not end the run, and is told."""
+def write_all(fd: int, data: bytes) -> str | None:
+    """Write to a file; a full disk does not end the run: return the system's word."""
     view = memoryview(data)
     try:
         while view:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zlaunch.system.lines import LineCutter
-from zlaunch.system.rank_log import RankLogReader, files_of
+from zlaunch.system.rank_log import RankLogReader, bounds, files_of
 from zlaunch.system.rundir import RunDir
 
 _LOOK_BACK = 256 << 10  # bytes
@@ -57,17 +57,9 @@ def _nth_from_behind(block: bytes, number: int) -> int:
 
 def log_bounds(run: RunDir, rank: int, attempt: int) -> tuple[int, int]:
     """The offsets of the first byte that is still there, and behind the last one."""
-    files = files_of(run, rank, attempt)
-    return (files[0].begin, files[-1].begin + files[-1].size) if files else (0, 0)
+    return bounds(files_of(run, rank, attempt))
 
 
 def read_span(run: RunDir, rank: int, attempt: int, begin: int, end: int) -> bytes:
     """Read the bytes from `begin` to `end`; fewer where some have been removed."""
-    reader = RankLogReader(run, rank, attempt, begin)
-    pieces = []
-    try:
-        while reader.offset < end and (data := reader.read(end - reader.offset)):
-            pieces.append(data)
-    finally:
-        reader.close()
-    return b"".join(pieces)
+    return RankLogReader(run, rank, attempt, begin).read_until(end)
