@@ -14,6 +14,8 @@ COLD = ("--start", "cold")
 WARM = ("--start", "warm", "--preload", PRELOADED)
 # What differs from run to run.
 _CHANGING = re.compile(rb"\b\d{8}-\d{6}-[0-9a-f]{8}\b|0x[0-9a-f]{6,}|zlaunch-handler-[0-9a-f]+")
+# Python's own tracker warns at times, under load, of semaphores that are gone: cold as well.
+_TRACKER = re.compile(rb"^.*resource_tracker.*\n(  warnings\.warn.*\n)?", re.MULTILINE)
 
 
 def ended(journey: Journey, live: Live) -> tuple[Done, list[bytes]]:
@@ -21,7 +23,8 @@ def ended(journey: Journey, live: Live) -> tuple[Done, list[bytes]]:
     assert "cold start" not in done.err
     run = done.err.partition("zlaunch: run ")[2].partition(":")[0]
     logs = (journey.home / "runs" / run / "logs").glob("rank-*.log")
-    return done, [_CHANGING.sub(b"~", log.read_bytes()) for log in sorted(logs)]
+    texts = (_TRACKER.sub(b"", log.read_bytes()) for log in sorted(logs))
+    return done, [_CHANGING.sub(b"~", text) for text in texts]
 
 
 def run(journey: Journey, *command: str) -> tuple[Done, list[bytes]]:
