@@ -144,10 +144,20 @@ def test_a_generator_with_a_seed_of_its_own_kind(journey: Journey) -> None:
     assert ranks[0] != ranks[1]
 
 
-def test_warnings_that_are_errors(journey: Journey) -> None:
-    """Since 3.12 Python warns of a fork where threads are, as jemalloc's."""
-    pytest.importorskip("numpy")
-    journey.env |= {"PYTHONWARNINGS": "error", "OMP_NUM_THREADS": "4"}
-    journey.script(f"import numpy\n{TELL}")
-    done, ranks = how(journey)
-    assert (done.code, ranks) == (0, [b"warm"] * 2)
+@pytest.mark.parametrize("warnings", ["default", "error"])
+def test_warnings_of_a_fork(journey: Journey, warnings: str) -> None:
+    """Since 3.12 Python warns of one where threads are, as jemalloc's, which is called so here."""
+    library(
+        journey,
+        "import faulthandler, os, sys\n"
+        "faulthandler.dump_traceback_later(999, file=sys.__stderr__)\n"
+        "for task in os.listdir('/proc/self/task'):\n"
+        "    if int(task) != os.getpid():\n"
+        "        with open(f'/proc/self/task/{task}/comm', 'w') as file:\n"
+        "            file.write('jemalloc_bg_thd')\n",
+    )
+    journey.env["PYTHONWARNINGS"] = warnings
+    # Python would wait for a thread that is not there.
+    journey.script(f"{TELL}import os, warnings\nprint(warnings.filters[0][0])\nos._exit(0)\n")
+    done, ranks = how(journey, "--preload", "lib")
+    assert (done.code, ranks) == (0, [b"warm\n" + warnings.encode()] * 2)

@@ -106,7 +106,7 @@ def _facts(path: Path, request: Request) -> ScriptFacts:
         source = path.read_bytes()
     except OSError as error:
         raise InputError(f"script {path} cannot be read: {error.strerror}") from error
-    if source.startswith(b"PK\x03\x04"):  # a zip archive with a __main__.py
+    if b"\0" in source:  # no source: a zip archive with a __main__.py, or bytecode
         return ScriptFacts()
     try:
         facts = read_script(source, str(path))

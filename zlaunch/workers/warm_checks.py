@@ -75,7 +75,7 @@ def check_threads():  # type: () -> None
 
     Some end theirs before a fork, as OpenBLAS does; so one is made. That of jemalloc is not needed.
     """
-    pid = os.fork()
+    pid = forked()
     if pid == 0:
         os._exit(0)
     os.waitpid(pid, 0)
@@ -86,6 +86,16 @@ def check_threads():  # type: () -> None
             return
         time.sleep(0.01)  # one that has ended is seen for a moment yet
     raise DoubtError("an import starts a thread of its own")
+
+
+def forked():  # type: () -> int
+    """Fork, without the warning of Python's (since 3.12) that there are threads: see above."""
+    warnings = sys.modules.get("warnings") or sys.modules["_warnings"]  # type: Any
+    usual, warnings.filters = warnings.filters, [("ignore", None, Warning, None, 0)]
+    try:
+        return os.fork()
+    finally:
+        warnings.filters = usual
 
 
 def _has_begun_cuda():  # type: () -> bool

@@ -44,7 +44,7 @@ def _serve(plan, here):  # type: (dict[str, Any], str) -> None
         collector.freeze()
         server = os.getpid()
         for rank in plan["ranks"]:
-            if os.fork() == 0:
+            if plan["fork"]() == 0:
                 _begin_rank(plan, rank, server)
                 return
     except BaseException:
@@ -62,6 +62,7 @@ def _prepare(plan, here):  # type: (dict[str, Any], str) -> str
         plan["die_with_parent"] = _death_wish()
         _rest_openmp()
         checks["check_threads"]()
+        plan["fork"] = checks["forked"]
     except checks["DoubtError"] as doubt:
         return str(doubt)
     except BaseException as error:
