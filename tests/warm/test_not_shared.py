@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from forking import TELL, WARM, how, library
 from journeys import Journey
+
+INTEL = Path(sys.prefix, "lib", "libiomp5.so")
 
 
 def cold_because(journey: Journey, why: str, *options: str) -> None:
@@ -142,6 +145,19 @@ def test_a_generator_with_a_seed_of_its_own_kind(journey: Journey) -> None:
     done, ranks = how(journey, "--preload", "lib")
     assert done.code == 0
     assert ranks[0] != ranks[1]
+
+
+@pytest.mark.skipif(not INTEL.exists(), reason="without intel-openmp")
+def test_forks_of_ranks_with_openmp_of_intel(journey: Journey) -> None:
+    """A data loader forks as this does."""
+    pytest.importorskip("torch")
+    journey.env["LD_PRELOAD"] = str(INTEL)
+    journey.script(
+        f"import torch\n{TELL}import os\ntorch.ones(1 << 20).exp().sum()\nif os.fork() == 0:\n"
+        "    torch.ones(1 << 20).exp().sum()\n    os._exit(0)\nprint(os.wait()[1])"
+    )
+    done, ranks = how(journey)
+    assert (done.code, ranks) == (0, [b"warm\n0"] * 2)
 
 
 @pytest.mark.parametrize("warnings", ["default", "error"])

@@ -125,16 +125,17 @@ def _death_wish():  # type: () -> Callable[[], object]
 
 
 def _rest_openmp():  # type: () -> None
-    """Have OpenMP's threads end, where an import has computed in several.
+    """Have the threads of GNU's OpenMP end, where an import has computed in several.
 
-    GNU's waits for ever in a child for threads that it does not have there. Whoever has none starts
-    them anew.
+    It waits for ever in a child for threads that it does not have there. Whoever has none starts
+    them anew. Intel's and LLVM's see to forks themselves, and once they were told to end their
+    threads, a fork in a child that has computed hangs.
     """
     with open("/proc/self/maps") as file:
-        paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "omp" in line}
+        paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "gomp" in line}
     ctypes = _borrowed("_ctypes")
     for path in paths:
-        if not os.path.basename(path).startswith(("libgomp", "libomp", "libiomp")):
+        if not os.path.basename(path).startswith("libgomp"):
             continue
         try:
             pause = ctypes.dlsym(
