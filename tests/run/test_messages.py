@@ -167,6 +167,10 @@ SENT: list[Message] = [
         NodePlan(0, {}, (), preload=Preload(((1, "import é"),), (("a", "b"),), 2.5, asked=True)),
         1.0,
     ),
+    Start(
+        NodePlan(0, {}, (), preload=Preload((), sources=(("a.py", "0f"), ("b.py", None)))),
+        1.0,
+    ),
     Start(NodePlan(0, {}, (), operators=Operators((("a", "A"),), (("b", "c"),), 2.5)), 1.0),
     Farewell(143, "run r was stopped by SIGTERM"),
 ]

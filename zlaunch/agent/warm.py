@@ -79,7 +79,14 @@ def doubt(preload: Preload, ranks: Sequence[Rank]) -> str:
     libraries = shared.get("LD_PRELOAD", "").replace(":", " ").split()
     if not all(os.path.basename(one).startswith(_HARMLESS) for one in libraries):
         return "LD_PRELOAD is set"
-    import shutil  # for warm starts alone: it costs more than this module
+    import shutil  # for warm starts alone: they cost more than this module
+    from pathlib import Path
+
+    from zlaunch.system.script_digest import script_digest
+
+    for path, digest in preload.sources:
+        if script_digest(Path(ranks[0].spec.cwd or "", path)) != digest:
+            return f"{path} is not as it was read"
 
     program = shutil.which(ranks[0].spec.argv[0], path=shared.get("PATH"))
     if program is None or not _is_binary(program):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -17,6 +18,7 @@ from zlaunch.errors import HostfileError, InputError
 from zlaunch.spec.hostfile import parse_hostfile
 from zlaunch.spec.preload import leaves_alone
 from zlaunch.spec.script import ScriptFacts, read_script
+from zlaunch.system.script_digest import script_digest
 
 _COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
@@ -77,10 +79,11 @@ def _module_facts(path: Path, request: Request) -> ScriptFacts:
     """Of a module, to which the packages that it is in come first."""
     facts = _facts(path, request)
     depth = request.script.count(".") + (path.name == "__main__.py")
-    packages = (folder / "__init__.py" for folder in path.parents[:depth])
-    if all(_leaves_alone(package) for package in packages):
-        return facts
-    return replace(facts, first_imports=())
+    packages = [folder / "__init__.py" for folder in path.parents[:depth]]
+    if not all(_leaves_alone(package) for package in packages):
+        return replace(facts, first_imports=())
+    around = ((_from_here(package), script_digest(package)) for package in packages)
+    return replace(facts, sources=(*facts.sources, *around))
 
 
 def _leaves_alone(package: Path) -> bool:
@@ -92,21 +95,31 @@ def _leaves_alone(package: Path) -> bool:
         return False
 
 
+def _from_here(path: Path) -> str:
+    """As it may be found on another node, whose working directory is elsewhere."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 def _facts(path: Path, request: Request) -> ScriptFacts:
     try:
         source = path.read_bytes()
     except OSError as error:
         raise InputError(f"script {path} cannot be read: {error.strerror}") from error
-    if source.startswith(b"PK\x03\x04"):  # a zip archive with a __main__.py
+    if b"\0" in source:  # no source: a zip archive with a __main__.py, or bytecode
         return ScriptFacts()
     try:
-        return read_script(source, str(path))
+        facts = read_script(source, str(path))
     except (RecursionError, MemoryError):  # too deep for the parser: let Python say so
         return ScriptFacts()
     except SyntaxError as error:
         if request.python is not None:  # another interpreter may know another grammar
             return ScriptFacts()
         raise _not_python(path, source, error) from error
+    if facts.first_imports:
+        digest = hashlib.sha256(source).hexdigest()
+        facts = replace(facts, sources=((_from_here(path), digest),))
+    return facts
 
 
 def _not_python(path: Path, source: bytes, error: SyntaxError) -> InputError:

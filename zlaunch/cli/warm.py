@@ -12,7 +12,11 @@ from zlaunch.spec.preload import Imports, asked_for
 from zlaunch.spec.script import ScriptFacts
 from zlaunch.spec.worker import Preload
 
-_PROGRAM = {"sitecustomize.py": "warm_server.py", "imports.py": "warm_imports.py"}
+_PROGRAM = {
+    "sitecustomize.py": "warm_server.py",
+    "checks.py": "warm_checks.py",
+    "imports.py": "warm_imports.py",
+}
 
 # Run with -m, these start the interpreter over, or hook into what it does.
 _TOOLS = {"cProfile", "coverage", "debugpy", "ipdb", "pdb", "profile", "pytest", "trace"}
@@ -34,7 +38,9 @@ def preload_of(request: Request, facts: ScriptFacts, plan: Plan) -> tuple[Preloa
     imports = (*facts.first_imports, *wanted)
     workers = Path(zlaunch.__file__).parent / "workers"
     files = ((name, (workers / source).read_text("utf-8")) for name, source in _PROGRAM.items())
-    return Preload(imports, tuple(files), asked=request.start == "warm"), ""
+    asked = request.start == "warm"
+    sources = facts.sources if facts.first_imports else ()
+    return Preload(imports, tuple(files), asked=asked, sources=sources), ""
 
 
 def _nothing(request: Request) -> str:

@@ -185,7 +185,8 @@ def _node_plan(plan: dict[str, Any]) -> NodePlan:
     if preload is not None:
         imports = tuple((line, text) for line, text in preload["imports"])
         files = tuple((name, text) for name, text in preload["files"])
-        preload = Preload(imports, files, preload["within"], preload["asked"])
+        sources = tuple((path, digest) for path, digest in preload["sources"])
+        preload = Preload(imports, files, preload["within"], preload["asked"], sources)
     operators = plan["operators"]
     if operators is not None:
         builders = tuple((name, builder) for name, builder in operators["builders"])

@@ -16,12 +16,15 @@ Imports = tuple[tuple[int, str], ...]
 
 HEAVY = frozenset({
     "accelerate", "bitsandbytes", "colossalai", "datasets", "deepspeed", "diffusers",
-    "evaluate", "fairscale", "flash_attn", "jax", "lightning", "lightning_fabric", "matplotlib",
-    "megatron", "numpy", "pandas", "peft", "pytorch_lightning", "safetensors", "scipy", "sklearn",
-    "tensorboard", "timm", "tokenizers", "torch", "torchaudio", "torchmetrics", "torchvision",
-    "transformers", "triton", "trl",
+    "evaluate", "fairscale", "flash_attn", "jax", "matplotlib", "megatron", "numpy", "pandas",
+    "peft", "safetensors", "scipy", "sklearn", "tensorboard", "timm", "tokenizers", "torch",
+    "torchaudio", "torchvision", "transformers", "triton",
 })  # fmt: skip
-"""Packages for whose import alone a process of its own pays."""
+"""Packages for whose import alone a process of its own pays.
+
+Lightning and torchmetrics are none: they read LOCAL_RANK when they are imported, which ranks do not
+share. Nor is trl, which imports wandb where it is, and that makes a temporary directory.
+"""
 
 _LIGHT = frozenset({
     "PIL", "absl", "attr", "click", "einops", "filelock", "fsspec", "huggingface_hub", "hydra",

@@ -18,7 +18,9 @@ class ScriptFacts:
     `local_rank_option` is the spelling that its own parser declares, if any; `reads_ds_config`
     whether it speaks of the variable that names zlaunch's ds_config. `imports` are the packages
     that it imports anywhere, by their top names; None where it has no source to read.
-    `first_imports` are the statements that it begins with, as far as they can be done beforehand.
+    `first_imports` are the statements that it begins with, as far as they can be done beforehand;
+    they hold for `sources`: paths, from the working directory, and the SHA-256 of what was read
+    there, None where nothing was.
     """
 
     target: Target = "plain"
@@ -26,6 +28,7 @@ class ScriptFacts:
     reads_ds_config: bool = False
     imports: frozenset[str] | None = None
     first_imports: Imports = ()
+    sources: tuple[tuple[str, str | None], ...] = ()
 
 
 def read_script(source: bytes, name: str) -> ScriptFacts:

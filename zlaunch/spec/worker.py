@@ -38,7 +38,8 @@ class Preload:
     """What one process of a node imports for all its workers, before it forks them.
 
     `imports` are statements of the script, in their order, each with the line that it stands in;
-    `files` (name, text) are the program that executes them. What takes longer than `within` seconds
+    that holds where `sources` (path, SHA-256 or None for no file) are as they were read. `files`
+    (name, text) are the program that executes them. What takes longer than `within` seconds
     is given up. Where the user has `asked` for it, it is said why ranks cannot be forked; else only
     what has cost time is.
     """
@@ -47,6 +48,7 @@ class Preload:
     files: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     within: float = 120.0
     asked: bool = False
+    sources: tuple[tuple[str, str | None], ...] = ()
 
 
 @frozen

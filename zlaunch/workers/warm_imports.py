@@ -11,28 +11,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable  # noqa: F401  # in comments
 
+DoubtError = RuntimeError  # `warm_checks.py` has them, which is executed before
+Findings = None  # type: Any
+
 # While modules are imported. CUDA must not be touched then, since forked children could not use it:
 # torch is told to ask NVML. Until 2.9 it starts processes that compile once its compiler is
 # imported, which belong to nobody then; without them it does so when it compiles.
 _MEANWHILE = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCH_WARM_POOL": "0"}
-_CUDA_NOT_INITIALIZED = 3  # cuda.h: CUDA_ERROR_NOT_INITIALIZED
 
 
-class DoubtError(Exception):
-    """Why ranks cannot share what is imported."""
-
-
-def preload(plan, begin):  # type: (dict[str, Any], Callable[[], None]) -> list[Any]
+def preload(plan, begin):  # type: (dict[str, Any], Callable[[], None]) -> Callable[[], None]
     """Import what the script would, as the script would, after `begin`, which imports too.
 
-    Return the random generators that each rank has to seed anew. Raises DoubtError, or whatever
-    an import raises.
+    Return what seeds anew, in each rank, the random generators that modules made. Raises
+    DoubtError, or whatever an import raises.
     """
     if sys.implementation.name != "cpython":
         raise DoubtError("the interpreter is %s" % sys.implementation.name)
     if _has_user_hook():
         raise DoubtError("usercustomize is there, and comes later")
-    before = _descriptors()
+    found = Findings()
     private = frozenset(os.fsencode(name) for rank in plan["ranks"] for name in rank[2])
     generators = _Generators()
     with _Environment(private) as watched, generators:
@@ -40,8 +38,10 @@ def preload(plan, begin):  # type: (dict[str, Any], Callable[[], None]) -> list[
         _import_all(plan)
     if watched.read:
         raise DoubtError("%s is read by an import" % os.fsdecode(watched.read))
-    _check(before)
-    return generators.unseeded
+    if generators.used():
+        raise DoubtError("an import seeds random numbers, or draws some")
+    found.check()
+    return generators.seed_anew
 
 
 def _has_user_hook():  # type: () -> bool
@@ -67,10 +67,16 @@ def _import_all(plan):  # type: (dict[str, Any]) -> None
     names = {"__name__": "__main__", "__file__": name, "__builtins__": __builtins__}
     folders = [folder] if shown else []
     folders += _own_paths(plan["pythonpath"])
+    known = set(sys.modules)
     for line, text in plan["imports"]:
-        if line and _is_own(folders, text):
+        if line and _is_own(folders, text.split()[1].split(".")[0]):
             break  # it is the user's own, and what comes after it may depend on it
         exec(compile("\n" * (line - 1) + text, name, "exec"), names)  # noqa: S102
+        if not line:
+            folders = []  # the user vouches for it, and so for what it imports
+    for top in set(sys.modules) - known - {"__mp_main__"}:
+        if "." not in top and _is_own(folders, top, getattr(sys.modules[top], "__file__", None)):
+            raise DoubtError("an import finds the user's own %s" % top)
     if shown and folder in sys.path:
         sys.path.remove(folder)
     if script:
@@ -84,11 +90,12 @@ def _own_paths(pythonpath):  # type: (str | None) -> list[str]
     return [path for path in paths if os.path.basename(os.path.normpath(path)) not in installed]
 
 
-def _is_own(folders, text):  # type: (list[str], str) -> bool
-    top = text.split()[1].split(".")[0]
-    return any(
-        os.path.exists(os.path.join(folder, top + end)) for folder in folders for end in ("", ".py")
-    )
+def _is_own(folders, top, file=""):  # type: (list[str], str, str | None) -> bool
+    """Whether a module is found in these; of one that is loaded, whether it was."""
+    places = [os.path.join(folder, top) for folder in folders]
+    if file:
+        return os.path.dirname(file) in [*folders, *places]
+    return any(os.path.exists(place + end) for place in places for end in ("", ".py"))
 
 
 class _Watched(dict):  # type: ignore[type-arg]
@@ -160,7 +167,8 @@ class _Generators:
     """
 
     def __init__(self):  # type: () -> None
-        self.unseeded = []  # type: list[Any]
+        self._unseeded = []  # type: list[Any]
+        self._first = None  # type: Any  # the state that Python's own began with
         self._class = None  # type: Any
         self._seed = None  # type: Any
         self._register = os.register_at_fork  # type: Any
@@ -175,7 +183,8 @@ class _Generators:
         random = sys.modules.get("random")  # type: Any
         if self._class is not None or not hasattr(random, "Random"):
             return
-        seed, unseeded = random.Random.seed, self.unseeded
+        seed, unseeded = random.Random.seed, self._unseeded
+        self._first = random.getstate()
 
         def noting(generator, a=None, version=2):  # type: (Any, Any, int) -> None
             if a is None:
@@ -194,67 +203,30 @@ class _Generators:
         if self._class is not None:
             self._class.seed = self._seed
 
+    def used(self):  # type: () -> bool
+        """Whether one of those that all share is not as it began, so that it must not be again."""
+        random, torch = sys.modules.get("random"), sys.modules.get("torch")  # type: Any, Any
+        numpy = sys.modules.get("numpy.random")  # type: Any
+        if self._first is not None and random.getstate() != self._first:
+            return True
+        if numpy is not None:
+            now, fresh = (state.get_state()[2] for state in (numpy, numpy.RandomState()))
+            if now != fresh:  # the place among the numbers that are ready
+                return True
+        # What it draws for itself has 53 bits; what people write is short.
+        own = getattr(torch, "default_generator", None)
+        return own is not None and own.initial_seed() < 1 << 32
 
-def _descriptors():  # type: () -> set[tuple[str, str]]
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            found.add((fd, os.readlink("/proc/self/fd/" + fd)))
-        except OSError:  # the one with which the directory was read
-            continue
-    return found
-
-
-def _check(before):  # type: (set[tuple[str, str]]) -> None
-    """See that nothing is there that cannot be shared, or would be missing in a child."""
-    threading = sys.modules.get("threading")
-    if threading is not None and len(threading.enumerate()) > 1:
-        raise DoubtError("an import starts a thread")
-    for task in os.listdir("/proc/self/task"):
-        if _text("/proc/self/task/%s/children" % task).strip():
-            raise DoubtError("an import starts a process")
-    if _has_begun_cuda():
-        raise DoubtError("an import initializes CUDA")
-    opened = _descriptors() - before
-    harmless = _of_nvml(opened) if _mapped("/libnvidia-ml.so") else set()
-    for fd, what in opened - harmless:
-        flags = int(_text("/proc/self/fdinfo/" + fd).partition("flags:")[2].split()[0], 8)
-        # Not a file either that is read: where one rank reads on, the others would.
-        reads = os.path.isdir(what) and flags & os.O_ACCMODE == os.O_RDONLY
-        if not reads and not what.startswith(("/dev/nvidia", "/dev/null", "/dev/urandom")):
-            raise DoubtError("an import opens %s" % what)
-
-
-def _has_begun_cuda():  # type: () -> bool
-    """Ask the driver itself: NVML opens the same devices, and forked ranks may use CUDA then."""
-    driver, ctypes = _mapped("/libcuda.so"), sys.modules.get("ctypes")  # type: str, Any
-    if not driver:
-        return False
-    if ctypes is None:
-        raise DoubtError("an import loads %s" % driver)
-    count = ctypes.c_int()
-    found = ctypes.CDLL(driver).cuDeviceGetCount(ctypes.byref(count))
-    return bool(found != _CUDA_NOT_INITIALIZED)
-
-
-def _of_nvml(opened):  # type: (set[tuple[str, str]]) -> set[tuple[str, str]]
-    """What its library has for itself since driver 580: events, and pipes with both ends."""
-    ends = [what for _, what in opened]
-    return {
-        (fd, what)
-        for fd, what in opened
-        if what == "anon_inode:[eventfd]" or (what.startswith("pipe:") and ends.count(what) == 2)
-    }
-
-
-def _mapped(name):  # type: (str) -> str
-    """The path of a library that this process has loaded, or nothing."""
-    for line in _text("/proc/self/maps").splitlines():
-        if name in line:
-            return line[line.index("/") :]
-    return ""
-
-
-def _text(path):  # type: (str) -> str
-    with open(path) as file:
-        return file.read()
+    def seed_anew(self):  # type: () -> None
+        for generator in self._unseeded:
+            self._seed(generator)
+        numpy = sys.modules.get("numpy.random")
+        if numpy is not None:
+            numpy.seed()
+        torch = sys.modules.get("torch")
+        if torch is not None and hasattr(torch, "default_generator"):
+            torch.default_generator.seed()  # that of the CPU; those of GPUs begin with a constant
+        for name in ("multiprocessing.process", "multiprocess.process"):
+            process = sys.modules.get(name)
+            if process is not None:
+                process.current_process().authkey = os.urandom(32)

@@ -44,7 +44,7 @@ def _serve(plan, here):  # type: (dict[str, Any], str) -> None
         collector.freeze()
         server = os.getpid()
         for rank in plan["ranks"]:
-            if os.fork() == 0:
+            if plan["fork"]() == 0:
                 _begin_rank(plan, rank, server)
                 return
     except BaseException:
@@ -54,12 +54,16 @@ def _serve(plan, here):  # type: (dict[str, Any], str) -> None
 
 def _prepare(plan, here):  # type: (dict[str, Any], str) -> str
     """Import, and get ready what children need; return why that cannot be done."""
+    checks = _executed(os.path.join(here, "checks.py"))
     imports = _executed(os.path.join(here, "imports.py"))
+    imports.update((name, checks[name]) for name in ("DoubtError", "Findings"))
     try:
-        plan["unseeded"] = imports["preload"](plan, lambda: _import_hook(plan))
+        plan["seed_anew"] = imports["preload"](plan, lambda: _import_hook(plan))
         plan["die_with_parent"] = _death_wish()
         _rest_openmp()
-    except imports["DoubtError"] as doubt:
+        checks["check_threads"]()
+        plan["fork"] = checks["forked"]
+    except checks["DoubtError"] as doubt:
         return str(doubt)
     except BaseException as error:
         return ("%s: %s" % (type(error).__name__, error)).splitlines()[0]
@@ -121,16 +125,17 @@ def _death_wish():  # type: () -> Callable[[], object]
 
 
 def _rest_openmp():  # type: () -> None
-    """Have OpenMP's threads end, where an import has computed in several.
+    """Have the threads of GNU's OpenMP end, where an import has computed in several.
 
-    GNU's waits for ever in a child for threads that it does not have there. Whoever has none starts
-    them anew.
+    It waits for ever in a child for threads that it does not have there. Whoever has none starts
+    them anew. Intel's and LLVM's see to forks themselves, and once they were told to end their
+    threads, a fork in a child that has computed hangs.
     """
     with open("/proc/self/maps") as file:
-        paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "omp" in line}
+        paths = {line.split(None, 5)[-1].rstrip("\n") for line in file if "gomp" in line}
     ctypes = _borrowed("_ctypes")
     for path in paths:
-        if not os.path.basename(path).startswith(("libgomp", "libomp", "libiomp")):
+        if not os.path.basename(path).startswith("libgomp"):
             continue
         try:
             pause = ctypes.dlsym(
@@ -161,7 +166,7 @@ def _begin_rank(plan, rank, server):  # type: (dict[str, Any], tuple[Any, ...], 
     os.close(plan["orders"])
     os.environ.update(rank[2])
     _take_arguments(plan["argv"], argv)
-    _reseed(plan["unseeded"])
+    plan["seed_anew"]()
     if plan["handler"]:
         _register(plan["handler"])
     os.close(plan["answers"])
@@ -179,23 +184,12 @@ def _take_arguments(had, argv):  # type: (tuple[str, ...], tuple[str, ...]) -> N
     start, end = int(fields[45]), int(fields[46])
     text = b"".join(os.fsencode(arg) + b"\0" for arg in argv)
     if len(text) <= end - start:
-        memory = os.open("/proc/self/mem", os.O_RDWR)
+        try:
+            memory = os.open("/proc/self/mem", os.O_RDWR)
+        except OSError:  # where a sandbox does not let us, `ps` shows those of another rank
+            return
         os.pwrite(memory, text.ljust(end - start, b"\0"), start)
         os.close(memory)
-
-
-def _reseed(unseeded):  # type: (list[Any]) -> None
-    for generator in unseeded:
-        generator.seed()
-    numpy = sys.modules.get("numpy.random")
-    if numpy is not None:
-        numpy.seed()
-    torch = sys.modules.get("torch")
-    if torch is not None and hasattr(torch, "default_generator"):
-        torch.default_generator.seed()  # that of the CPU; those of GPUs begin with a constant
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None:
-        process.current_process().authkey = os.urandom(32)
 
 
 def _register(folder):  # type: (str) -> None
