@@ -15,10 +15,16 @@ from journeys import Journey
 from test_warm_start import TELL, how, library
 
 NVML = """
+#include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 int ends[2];
-int nvmlInit_v2(void) { return pipe(ends) || eventfd(0, 0) < 0 || eventfd(0, 0) < 0; }
+static void *handle(void *name) { prctl(PR_SET_NAME, name); for (;;) pause(); }
+static int thread(void *name) { pthread_t id; return pthread_create(&id, 0, handle, name); }
+int nvmlInit_v2(void) {
+    return pipe(ends) || eventfd(0, 0) < 0 || eventfd(0, 0) < 0 || thread("cuda00001800007"); }
+int other(void) { return thread("other"); }
 """
 CUDA = """
 static int begun;
@@ -37,7 +43,7 @@ def driver(journey: Journey) -> Journey:
     assert compiler
     for name, source in (("libnvidia-ml.so.1", NVML), ("libcuda.so.1", CUDA)):
         target = journey.folder / "path" / name
-        command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(target)]
+        command = [compiler, "-shared", "-fPIC", "-pthread", "-x", "c", "-", "-o", str(target)]
         subprocess.run(command, input=source.encode(), check=True)
     journey.script(TELL)
     return journey
@@ -76,9 +82,10 @@ def test_ranks_are_forked(driver: Journey, text: str) -> None:
             loads("libnvidia-ml.so.1", "nvmlInit_v2") + "import socket\ns = socket.socket()",
             "an import opens socket:",
         ),
+        (loads("libnvidia-ml.so.1", "other"), "an import starts a thread of its own"),
         ("import os\nevent = os.eventfd(0)", "an import opens anon_inode:[eventfd]"),
     ],
-    ids=["CUDA", "half a pipe", "a socket", "an event without NVML"],
+    ids=["CUDA", "half a pipe", "a socket", "another thread", "an event without NVML"],
 )
 def test_in_doubt_ranks_start_cold(driver: Journey, text: str, why: str) -> None:
     library(driver, text)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 _CUDA_NOT_INITIALIZED = 3  # cuda.h: CUDA_ERROR_NOT_INITIALIZED
 _LOOKS = 10  # at threads that are about to end
+_NEEDED_BY_NONE = ("jemalloc", "cuda0")  # what threads are called, such as cuda00001800007
 
 
 class DoubtError(Exception):
@@ -73,7 +74,8 @@ def _check_memory():  # type: () -> None
 def check_threads():  # type: () -> None
     """See that libraries have no threads of their own, which would be missing in a child.
 
-    Some end theirs before a fork, as OpenBLAS does; so one is made. That of jemalloc is not needed.
+    Some end theirs before a fork, as OpenBLAS does; so one is made. That of jemalloc is not needed,
+    nor that of NVML: it is CUDA's, which has not begun.
     """
     pid = forked()
     if pid == 0:
@@ -82,7 +84,7 @@ def check_threads():  # type: () -> None
     for _ in range(_LOOKS):
         threads = os.listdir("/proc/self/task")
         names = [_text("/proc/self/task/%s/comm" % thread) for thread in threads]
-        if len([name for name in names if not name.startswith("jemalloc")]) < 2:
+        if len([name for name in names if not name.startswith(_NEEDED_BY_NONE)]) < 2:
             return
         time.sleep(0.01)  # one that has ended is seen for a moment yet
     raise DoubtError("an import starts a thread of its own")
