@@ -81,6 +81,33 @@ def test_a_module_of_the_users_that_a_package_finds(journey: Journey) -> None:
     assert [journey.log(rank) for rank in (0, 1)] == [b"0\ncold\n", b"1\ncold\n"]
 
 
+def test_what_was_installed_into_a_folder_is_not_the_users(journey: Journey) -> None:
+    """By `pip install --target`, as people do who have no rights, or too small a home."""
+    library(journey, "import os\nimport helper\nPID = os.getpid()\n", "evaluate")
+    library(journey, "x = 1\n", "helper")
+    journey.script("import evaluate\nimport os\nprint(evaluate.PID != os.getpid())\n")
+    done, ranks = how(journey)
+    assert ranks == [b"False"] * 2
+    (journey.folder / "path" / "helper-1.0.dist-info").mkdir()
+    done, ranks = how(journey)
+    assert ranks == [b"True"] * 2, done.err
+    assert "cold start" not in done.err
+
+
+def test_a_directory_beside_the_script_that_is_no_package(journey: Journey) -> None:
+    """Data in `datasets/`, runs in `wandb/`: Python passes over them for what is installed."""
+    (journey.folder / "numpy").mkdir()
+    (journey.folder / "numpy" / "data.txt").touch()
+    journey.script("import numpy\n" + TELL + "print(numpy.eye(1)[0][0])\n")
+    done, ranks = how(journey)
+    assert ranks == [b"warm\n1.0"] * 2, done.err
+    (journey.folder / "evaluate").mkdir()
+    (journey.folder / "evaluate" / "mine.py").write_text("import os\nprint(os.environ['RANK'])\n")
+    journey.script("import numpy\nimport evaluate.mine\n" + TELL)
+    done, ranks = how(journey)
+    assert [rank.split(b"\n")[0] for rank in ranks] == [b"0", b"1"]
+
+
 def second(journey: Journey) -> list[bytes]:
     """What the ranks of the second attempt have said."""
     return [(journey.latest / "logs" / f"rank-{rank}.1.log").read_bytes() for rank in (0, 1)]

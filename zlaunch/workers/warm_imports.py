@@ -69,13 +69,13 @@ def _import_all(plan):  # type: (dict[str, Any]) -> None
     folders += _own_paths(plan["pythonpath"])
     known = set(sys.modules)
     for line, text in plan["imports"]:
-        if line and _is_own(folders, text.split()[1].split(".")[0]):
+        if line and _would_be_own(folders, text.split()[1].split(".")[0]):
             break  # it is the user's own, and what comes after it may depend on it
         exec(compile("\n" * (line - 1) + text, name, "exec"), names)  # noqa: S102
         if not line:
             folders = []  # the user vouches for it, and so for what it imports
     for top in set(sys.modules) - known - {"__mp_main__"}:
-        if "." not in top and _is_own(folders, top, getattr(sys.modules[top], "__file__", None)):
+        if "." not in top and _is_own(folders, top):
             raise DoubtError("an import finds the user's own %s" % top)
     if shown and folder in sys.path:
         sys.path.remove(folder)
@@ -86,16 +86,32 @@ def _import_all(plan):  # type: (dict[str, Any]) -> None
 def _own_paths(pythonpath):  # type: (str | None) -> list[str]
     """Where users keep what is theirs; packages that were installed into a folder are not."""
     paths = pythonpath.split(os.pathsep) if pythonpath else []
-    installed = ("site-packages", "dist-packages")
-    return [path for path in paths if os.path.basename(os.path.normpath(path)) not in installed]
+    return [path for path in paths if not _is_installed_into(path)]
 
 
-def _is_own(folders, top, file=""):  # type: (list[str], str, str | None) -> bool
-    """Whether a module is found in these; of one that is loaded, whether it was."""
+def _is_installed_into(path):  # type: (str) -> bool
+    """Whether it is what `pip install`, also with --target, fills."""
+    if os.path.basename(os.path.normpath(path)) in ("site-packages", "dist-packages"):
+        return True
+    try:
+        return any(name.endswith(".dist-info") for name in os.listdir(path))
+    except OSError:
+        return False
+
+
+def _would_be_own(folders, top):  # type: (list[str], str) -> bool
+    """Whether a module would be found in these; a mere directory gives way to what is installed."""
     places = [os.path.join(folder, top) for folder in folders]
+    return any(os.path.exists(place + end) for place in places for end in ("/__init__.py", ".py"))
+
+
+def _is_own(folders, top):  # type: (list[str], str) -> bool
+    """Whether a module that is loaded was found in these."""
+    module, places = sys.modules[top], [os.path.join(folder, top) for folder in folders]
+    file = getattr(module, "__file__", None)
     if file:
         return os.path.dirname(file) in [*folders, *places]
-    return any(os.path.exists(place + end) for place in places for end in ("", ".py"))
+    return any(path in places for path in getattr(module, "__path__", ()))
 
 
 class _Watched(dict):  # type: ignore[type-arg]
