@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from zlaunch.errors import BackendError, InputError
@@ -101,10 +102,14 @@ def submit(script: Path, env: Mapping[str, str]) -> tuple[str, str]:
         done = subprocess.run(
             ["sbatch", "--parsable", str(script)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-            check=False, env=dict(env),
+            check=False, env=dict(env), start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         raise InputError(f"sbatch could not be started: {error.strerror}") from error
+    except KeyboardInterrupt:
+        with suppress(BackendError):  # without its run the job ends by itself as it begins
+            _take_back(script)
+        raise
     words = "\n".join(line.removeprefix("sbatch: ") for line in done.stderr.strip().splitlines())
     lines = done.stdout.strip().splitlines()
     job = lines[-1].partition(";")[0] if lines else ""
@@ -112,6 +117,14 @@ def submit(script: Path, env: Mapping[str, str]) -> tuple[str, str]:
         said = words or done.stdout.strip() or f"exit code {done.returncode}"
         raise InputError(f"sbatch refuses: {said.removeprefix('error: ')}")
     return job, words
+
+
+def _take_back(script: Path) -> None:
+    """Cancel a job that Slurm may have taken although sbatch has not said so yet."""
+    said = _run("squeue", "--me", "-h", "-o", "%F|%o", patience=_LOOK, env=_plain())
+    jobs = {line.partition("|")[0] for line in said.splitlines() if line.endswith(f"|{script}")}
+    if jobs:
+        _run("scancel", "--quiet", *jobs, patience=_LOOK)
 
 
 def cancel_waiting(*jobs: str) -> None:
