@@ -174,7 +174,7 @@ def _settled(run: RunDir) -> RunRecord:
         return replace(record, state=LOST)
     else:
         outcome = Outcome({}, trouble=_why(run, job), attempts=attempts)
-    ended = record.ended_with(outcome, _moment(job))
+    ended = record.ended_with(outcome, max(record.started, _moment(job)))  # its seconds are whole
     with suppress(ZlaunchError):
         run.write_record(ended)
         forget_submission(run)
