@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -94,3 +96,19 @@ def test_a_user_s_own_wishes_for_squeue_hide_no_run(login: Login) -> None:
     code, out, _ = login.type("ps", **wishes)
     assert (code, " queued " in out) == (0, True), out
     assert login.type("stop", run)[0] == 0
+
+
+def test_a_directory_that_is_gone_is_named(login: Login) -> None:
+    gone = login.site.folder / "gone"
+    gone.mkdir()
+    words = ("submit", *ONE, "--sbatch", "--hold", str(login.site.folder / "say.py"))
+    done = subprocess.run(
+        [sys.executable, "-m", "zlaunch", *words], cwd=gone, env=login.site.env,
+        capture_output=True, text=True, timeout=LONG, check=True,
+    )  # fmt: skip
+    run = done.stdout.strip()
+    gone.rmdir()
+    login.cluster.command("scontrol", "release", login.job(run))
+    assert login.end(run) == 125
+    told = " ".join(login.type("diagnose", run)[1].split())
+    assert f"the last it said: zlaunch: error: {gone} is not on this node" in told
