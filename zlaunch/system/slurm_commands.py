@@ -16,6 +16,7 @@ from zlaunch.frozen import frozen
 from zlaunch.spec.slurm_queue import FORMAT, WAITS, Job, find_job, parse_queue
 
 _PATIENCE = 20.0  # seconds for what is to be done; a busy controller takes some
+_AT_THE_END = 10.0  # seconds of a launcher's last ones: Slurm may kill it in 30
 _LOOK = 3.0  # seconds for a look at the queue, which many commands take just to show it
 _LOOK_EVERY = 3.0  # seconds that an answer holds: many ask a controller
 _SILENT = 10.0  # seconds until one that did not answer is asked again
@@ -84,7 +85,7 @@ class Standing:
 
 def standing(job: str) -> Standing:
     """Ask how a job stands; raises BackendError."""
-    fields = dict(_FIELD.findall(_run("scontrol", "show", "job", job)))
+    fields = dict(_FIELD.findall(_run("scontrol", "show", "job", job, patience=_AT_THE_END)))
     restarts, preempted = fields.get("Restarts", ""), fields.get("PreemptTime", "None")
     return Standing(
         fields.get("JobState", ""),
