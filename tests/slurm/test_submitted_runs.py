@@ -189,7 +189,10 @@ def test_a_pending_run_that_is_ended_is_over(login: Login, way: str) -> None:
     else:
         login.cluster.command("scancel", login.job(run))
         assert login.end(run) == 143
-    assert (login.record(run)["state"], login.record(run)["exit_code"]) == ("stopped", 143)
+    record = login.record(run)
+    assert (record["state"], record["exit_code"]) == ("stopped", 143)
+    assert record["ended"] >= record["started"]
+    assert run in login.type("ps")[1]
     assert login.cluster.job_state(login.job(run)) == "CANCELLED"
     assert login.type("rm", run)[0] == 0
     assert login.left() == []

@@ -11,7 +11,6 @@ from zlaunch.errors import InputError
 from zlaunch.spec.batch_script import (
     JobRequest,
     batch_script,
-    check_option,
     read_array,
     read_gpus,
     read_limit,
@@ -114,14 +113,3 @@ def test_numbers_of_gpus() -> None:
     for text in ("", "0", "a100", "8x", "a100:"):
         with pytest.raises(InputError, match="--gpus-per-node"):
             read_gpus(text)
-
-
-def test_options_of_sbatch() -> None:
-    for text in ("--exclusive", "--mem=64G", "-w n1", "--comment='a b'", "--no-requeue"):
-        assert check_option(f" {text} ") == text
-    for text in ("mem=64G", "", "--mem=1\n#SBATCH -N 9"):
-        with pytest.raises(InputError, match="no option of sbatch"):
-            check_option(text)
-    for text in ("--array=1-3", "-a1-3", "-N 4", "--output x", "-o/tmp/x", "--signal=B:USR1@9"):
-        with pytest.raises(InputError, match="is zlaunch's to give"):
-            check_option(text)

@@ -64,12 +64,16 @@ def _all() -> Iterator[RunRecord]:
 
 
 def _newest() -> Iterator[RunRecord]:
-    """The last that started a rank, and whatever runs; of others not even the record is read."""
+    """The last that started a rank or were submitted, and whatever runs.
+
+    Whoever submitted a run did not see it fail. Of others not even the record is read.
+    """
     shown = 0
     for run in _runs():
         if shown < _SHOWN or run.launcher_lives():
             for record in _record(run):
-                if not record.nothing_started and (shown < _SHOWN or not record.is_over):
+                unseen = record.nothing_started and not record.submitted
+                if not unseen and (shown < _SHOWN or not record.is_over):
                     shown += 1
                     yield record
 

@@ -19,7 +19,7 @@ from zlaunch.cli.one_run import (
 from zlaunch.errors import ZlaunchError
 from zlaunch.launcher.report import duration
 from zlaunch.run.control import request
-from zlaunch.run.record import RUNNING
+from zlaunch.run.record import RUNNING, RunRecord
 from zlaunch.spec.ranks import describe_ranks
 from zlaunch.system.control_socket import NoAnswerError
 from zlaunch.system.launcher_end import LauncherEnd
@@ -72,7 +72,7 @@ def _stop(found: RunDir, *, now: bool) -> None:
     record = found.read_record()
     if record.state != RUNNING:
         typer.echo(over_already(record))
-        _end_on_exit(found, record.launcher_pid, now=now)
+        _end_what_is_left(found, record, now=now)
         return
     end = LauncherEnd(found)
     if record.gathering is None:
@@ -90,16 +90,20 @@ def _stop(found: RunDir, *, now: bool) -> None:
     typer.echo(f"run {record.id} {ending(record)}{lasted}")
 
 
-def _end_on_exit(run: RunDir, launcher_pid: int, *, now: bool) -> None:
-    """Of a run that is over only that command may be left, to which a launcher passes TERM on."""
+def _end_what_is_left(run: RunDir, record: RunRecord, *, now: bool) -> None:
+    """Of a run that is over a launcher may be left: with --on-exit, to which it passes TERM on.
+
+    Or one that asks Slurm, which takes some seconds where that is silent.
+    """
     end = LauncherEnd(run)
     if end.wait(_LEAVING):
         return
-    if now and signal_launcher(run, launcher_pid, signal.SIGTERM):
-        say("its --on-exit command is stopped")
+    what = "--on-exit command" if "on_exit" in record.plan else "launcher"
+    if now and signal_launcher(run, record.launcher_pid, signal.SIGTERM):
+        say(f"its {what} is stopped")
         end.wait(_ENDING)
         return
-    say(f"its --on-exit command still runs; `zlaunch stop --now {run.id}` ends it")
+    say(f"its {what} still runs; `zlaunch stop --now {run.id}` ends it")
 
 
 def _ask(run: RunDir, end: LauncherEnd, *, now: bool) -> None:

@@ -25,10 +25,10 @@ from zlaunch.errors import InputError
 from zlaunch.frozen import frozen
 from zlaunch.launcher.forwarding import signal_name
 from zlaunch.run.record import QUEUED, RunRecord
+from zlaunch.spec.batch_options import check_option
 from zlaunch.spec.batch_script import (
     JobRequest,
     batch_script,
-    check_option,
     read_array,
     read_gpus,
     read_limit,
@@ -163,7 +163,7 @@ def _checked(request: Request, wish: Wish) -> JobRequest:
         array=wish.array,
         requeue=wish.requeue,
         signal=_warning(request, wish),
-        options=tuple(check_option(text) for text in wish.sbatch),
+        options=tuple(check_option(text, requeue=wish.requeue) for text in wish.sbatch),
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from zlaunch.errors import InputError
 from zlaunch.frozen import frozen
+from zlaunch.spec.batch_options import quoted
 
 _MOST_TASKS = 10_000
 _RANGE = re.compile(r"([0-9]{1,7})(?:-([0-9]{1,7})(?::([0-9]{1,7}))?)?")
@@ -19,19 +20,6 @@ _DURATION = re.compile(r"([0-9]{1,6})([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LONGEST_WARNING = 65535  # seconds, Slurm's own limit
 _GPUS = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?([0-9]{1,4})")
-
-# Options of sbatch that are zlaunch's to give: by its own option, or not at all.
-_OWN = {
-    "--array": "--array",
-    "-a": "--array",
-    "--nodes": "--nodes",
-    "-N": "--nodes",
-    "--requeue": "--requeue",
-    "--signal": "--signal-before",
-    **dict.fromkeys(("--output", "-o", "--error", "-e", "--open-mode"), ""),
-    **dict.fromkeys(("--input", "-i", "--chdir", "-D", "--workdir"), ""),
-    **dict.fromkeys(("--wrap", "--parsable", "--wait", "-W", "--test-only"), ""),
-}
 
 
 @frozen
@@ -92,7 +80,7 @@ def batch_script(job: JobRequest, folder: str, python: str) -> str:
 
 
 def _options(job: JobRequest, folder: str) -> Iterator[str]:
-    yield f"--job-name={_quoted(job.name)}"
+    yield f"--job-name={quoted(job.name)}"
     yield f"--output={_pattern(folder, array=job.array is not None)}"
     yield "--open-mode=append"
     named = {
@@ -108,7 +96,7 @@ def _options(job: JobRequest, folder: str) -> Iterator[str]:
     }
     for name, value in named.items():
         if value is not None:
-            yield f"--{name}={_quoted(str(value))}"
+            yield f"--{name}={quoted(str(value))}"
     if job.requeue:
         yield "--requeue"
     if job.signal is not None:
@@ -123,16 +111,7 @@ def _pattern(folder: str, *, array: bool) -> str:
             f"{folder}: Slurm takes no path with a backslash",
             hint="set ZLAUNCH_HOME to another directory",
         )
-    return _quoted(folder.replace("%", "%%") + ("_%a" if array else "") + "/console.log")
-
-
-def _quoted(text: str) -> str:
-    """A value as sbatch reads it behind #SBATCH."""
-    if "\n" in text or "\r" in text:
-        raise InputError(f"{text!r}: a line end cannot stand in a batch script")
-    if re.fullmatch(r"[\w./:,=@%+&|*()\[\]-]*", text, re.ASCII):
-        return text
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return quoted(folder.replace("%", "%%") + ("_%a" if array else "") + "/console.log")
 
 
 def read_array(text: str) -> tuple[int, ...]:
@@ -207,22 +186,3 @@ def read_gpus(text: str) -> int:
             f"--gpus-per-node {text or repr(text)} is no number of GPUs", hint="8, or a100:4"
         )
     return int(found[1])
-
-
-def check_option(text: str) -> str:
-    """Return an option of sbatch's as it stands in a script.
-
-    Raises InputError for what is none, or would break what zlaunch builds on.
-    """
-    option = text.strip()
-    if not option.startswith("-") or "\n" in option or "\r" in option:
-        raise InputError(
-            f"--sbatch {text!r} is no option of sbatch", hint="--sbatch '--mem=64G'; repeatable"
-        )
-    name = re.split(r"[\s=]", option, maxsplit=1)[0]
-    short = name[:2] if not name.startswith("--") else name
-    if short in _OWN:
-        own = _OWN[short]
-        hint = f"zlaunch submit {own}" if own else "leave it out"
-        raise InputError(f"--sbatch '{option}': {short} is zlaunch's to give", hint=hint)
-    return option

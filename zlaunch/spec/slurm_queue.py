@@ -99,6 +99,7 @@ _REASONS = {
     "JobArrayTaskLimit": "so many tasks of its array run already (JobArrayTaskLimit)",
     "JobHeldUser": "is held: scontrol release (JobHeldUser)",
     "JobHeldAdmin": "is held by the administrator (JobHeldAdmin)",
+    "PartitionConfig": "asks for more than its partition can give (PartitionConfig)",
     "PartitionTimeLimit": "asks for more time than its partition gives (PartitionTimeLimit)",
     "PartitionNodeLimit": "asks for more nodes than its partition has (PartitionNodeLimit)",
     "ReqNodeNotAvail": "a node that it needs is not available (ReqNodeNotAvail)",

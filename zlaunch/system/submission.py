@@ -174,7 +174,7 @@ def _settled(run: RunDir) -> RunRecord:
         return replace(record, state=LOST)
     else:
         outcome = Outcome({}, trouble=_why(run, job), attempts=attempts)
-    ended = record.ended_with(outcome, _moment(job))
+    ended = record.ended_with(outcome, max(record.started, _moment(job)))  # its seconds are whole
     with suppress(ZlaunchError):
         run.write_record(ended)
         forget_submission(run)
@@ -185,11 +185,17 @@ def _why(run: RunDir, job: Job) -> str:
     reason = f" ({job.reason})" if job.reason else ""
     words = f"Slurm's job {job.id} ended before zlaunch could begin in it: {job.state}{reason}"
     with suppress(OSError):
-        lines = run.console.read_text("utf-8", "replace").strip().splitlines()
-        said = [line for line in lines if not line.startswith("slurmstepd")]  # of an earlier start
+        said = _last_said(run.console.read_text("utf-8", "replace"))
         if said:
-            return f"{words}; the last it said: {said[-1]}"
+            return f"{words}; the last it said: {said}"
     return f"{words}; is {run.path.parent.parent} there on its nodes?"
+
+
+def _last_said(console: str) -> str:
+    """The error, and not the hint below it; what slurmstepd says is of an earlier start."""
+    lines = [line for line in console.strip().splitlines() if not line.startswith("slurmstepd")]
+    errors = [line for line in lines if line.startswith("zlaunch: error: ")]
+    return (errors or lines or [""])[-1]
 
 
 def _moment(job: Job | None) -> float:
