@@ -96,7 +96,7 @@ def _last_sign(run: RunDir) -> float:
         if ended is not None:
             return ended
     signs = [0.0]
-    for path in (run.path, run.logs, run.path / "events.jsonl", *run.logs.glob("*.log")):
+    for path in (run.path, run.logs, run.events, *run.logs.glob("*.log")):
         with suppress(OSError):
             signs.append(path.lstat().st_mtime)
     return max(signs)

@@ -148,7 +148,7 @@ def _slurm(record: RunRecord, end: JobEnd | None) -> dict[str, Any] | None:
 def _of_lost(run: RunDir, record: RunRecord) -> dict[str, Any]:
     """Agents end what they have started once their launcher is gone, those of other hosts too."""
     here = record.host in {"", socket.gethostname()}
-    files = (run.record_path, run.arrivals, run.metrics, run.path / "events.jsonl")
+    files = (run.record_path, run.arrivals, run.metrics, run.events)
     signs = [path.stat().st_mtime for path in files if path.exists()]
     return {
         "left": find_marked([f"ZLAUNCH_RUN_ID={run.id}"]) if here else None,

@@ -1,27 +1,4 @@
-"""Where runs live on disk. This module alone knows the names of files.
-
-$ZLAUNCH_HOME, else $XDG_STATE_HOME/zlaunch, else ~/.local/state/zlaunch   (mode 0700)
-latest -> runs/<run id>
-runs/<run id>/
-run.json          the RunRecord; written beside and renamed
-lock              held by the launcher while it lives; the kernel lets it go
-events.jsonl      what happened, one object a line
-metrics.jsonl     what ranks told of their training and what they used (`run/metrics.py`)
-ds_config.json
-logs/rank-<N>.log exactly the bytes that rank N wrote; rank-<N>.<A>.log in attempt A from 1 on
-logs/rank-<N>.log.old/<offset>  with --log-max what came before, each file by its first byte
-arrivals          when which bytes of which rank came (`arrivals.py`)
-errors/           TORCHELASTIC_ERROR_FILE of each rank
-flight/           dumps of PyTorch's flight recorder
-control.sock      where the launcher can be spoken to (`control_socket.py`)
-console.log       what a launcher without a terminal (--detach) says and shows
-console.log.old/  with --log-max what came before, as for the logs
-waiting           why the run waits for GPUs, while it does
-report.html       what `zlaunch report` tells of it
-batch.sh          of a run that was submitted to Slurm; and more that `submission.py` knows
-stacks-<N>.txt    where all ranks were (`run_stacks.py`)
-job-end.json      how Slurm ended the job of a lost run (`job_ends.py`)
-"""
+"""The directory of a run: made and written by its launcher, read by anybody."""
 
 from __future__ import annotations
 
@@ -37,117 +14,21 @@ from typing import Any
 
 from zlaunch.errors import InputError, ZlaunchError
 from zlaunch.run.record import LOST, RUNNING, RunRecord, is_event
+from zlaunch.system.run_paths import RunPaths
 
 _DIRECTORY, _FILE = 0o700, 0o600
 _FIRST_WORDS = 4096  # bytes
 _ROOM, _ROOM_PER_RANK = 1024, 240  # bytes by which the last record may be longer
 
 
-class RunDir:
+class RunDir(RunPaths):
     """The directory of one run."""
 
     def __init__(self, path: Path) -> None:
         """`adopted` is the record of a run that was submitted, as its launcher takes it up."""
-        self.path = path
+        super().__init__(path)
         self._lock: int | None = None
         self.adopted: RunRecord | None = None
-
-    @property
-    def id(self) -> str:
-        """The run id."""
-        return self.path.name
-
-    @property
-    def ds_config(self) -> Path:
-        """The ds_config.json that the workers read."""
-        return self.path / "ds_config.json"
-
-    @property
-    def logs(self) -> Path:
-        """The directory of the ranks' logs."""
-        return self.path / "logs"
-
-    @property
-    def record_path(self) -> Path:
-        """The run.json."""
-        return self.path / "run.json"
-
-    @property
-    def metrics(self) -> Path:
-        """What ranks told of their training, and what they used."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def lock_path(self) -> Path:
-        """What the launcher has locked while it lives."""
-        return self.path / "lock"
-
-    @property
-    def console(self) -> Path:
-        """What a launcher that has left its terminal would have shown there."""
-        return self.path / "console.log"
-
-    @property
-    def older_console(self) -> Path:
-        """The directory of what came before that, where logs have a size (`console_log.py`)."""
-        return self.path / "console.log.old"
-
-    @property
-    def has_console(self) -> bool:
-        """Whether there is one; between two files of it there is the older one alone."""
-        return self.console.exists() or self.older_console.is_dir()
-
-    @property
-    def waiting(self) -> Path:
-        """What says why the run waits for GPUs, while it does."""
-        return self.path / "waiting"
-
-    def wait_for(self, why: str) -> None:
-        """Note down why the run waits for GPUs, "" for no longer; a full disk does not end it."""
-        if why:
-            with suppress(InputError):
-                self.write_text(self.waiting, why)
-        else:
-            with suppress(OSError):
-                self.waiting.unlink()
-
-    def waits_for(self) -> str:
-        """Why the run waits for GPUs; "" where it does not, or is over."""
-        try:
-            return self.waiting.read_text("utf-8") if self.launcher_lives() else ""
-        except OSError:
-            return ""
-
-    @property
-    def report(self) -> Path:
-        """The page that `zlaunch report` writes."""
-        return self.path / "report.html"
-
-    def log(self, rank: int, attempt: int = 0) -> Path:
-        """The file with everything that `rank` wrote in an attempt."""
-        return self.logs / (f"rank-{rank}.{attempt}.log" if attempt else f"rank-{rank}.log")
-
-    def older_logs(self, rank: int, attempt: int = 0) -> Path:
-        """The directory of what came before that file, where logs have a size (`rank_log.py`)."""
-        return self.logs / f"{self.log(rank, attempt).name}.old"
-
-    @property
-    def arrivals(self) -> Path:
-        """The file that says when which bytes of which rank came."""
-        return self.path / "arrivals"
-
-    def error_file(self, rank: int, attempt: int = 0) -> Path:
-        """The TORCHELASTIC_ERROR_FILE of `rank` in an attempt."""
-        from zlaunch.spec.environment import error_file_name  # and with it all of a plan
-
-        return self.path / "errors" / error_file_name(rank, attempt)
-
-    def last_attempt(self, rank: int) -> int:
-        """The number of the latest attempt of which there is a log."""
-        attempt = 0
-        while self.log(rank, attempt + 1).exists():
-            attempt += 1
-        return attempt
 
     # Writing
 
@@ -181,11 +62,6 @@ class RunDir:
     def adopt(self, lock: int, record: RunRecord) -> None:
         """Be the launcher of a run that another process made; `lock` is the descriptor, locked."""
         self._lock, self.adopted = lock, record
-
-    @property
-    def early_console(self) -> Path:
-        """Where console.log is until there is a run directory: beside it."""
-        return self.path.with_name(f".console-{self.id}")
 
     def begin_console(self) -> int:
         """Make the file for console.log, and return its descriptor, which appends.
@@ -281,7 +157,7 @@ class RunDir:
 
     def open_events(self) -> int:
         """Open events.jsonl for appending and return its descriptor."""
-        return self.open_to_append(self.path / "events.jsonl")
+        return self.open_to_append(self.events)
 
     def open_to_append(self, path: Path) -> int:
         """Open a file of the run that only grows.
@@ -293,6 +169,22 @@ class RunDir:
             return os.open(path, flags, _FILE)
         except OSError as error:
             raise unwritable(path, error) from error
+
+    def wait_for(self, why: str) -> None:
+        """Note down why the run waits for GPUs, "" for no longer; a full disk does not end it."""
+        if why:
+            with suppress(InputError):
+                self.write_text(self.waiting, why)
+        else:
+            with suppress(OSError):
+                self.waiting.unlink()
+
+    def waits_for(self) -> str:
+        """Why the run waits for GPUs; "" where it does not, or is over."""
+        try:
+            return self.waiting.read_text("utf-8") if self.launcher_lives() else ""
+        except OSError:
+            return ""
 
     # Reading
 
@@ -327,7 +219,7 @@ class RunDir:
     def read_events(self) -> list[dict[str, Any]]:
         """Return the events that were written down so far, in their order."""
         try:
-            lines = (self.path / "events.jsonl").read_bytes().split(b"\n")
+            lines = self.events.read_bytes().split(b"\n")
         except OSError:
             return []
         events = []
