@@ -43,6 +43,7 @@ def script(journey: Journey) -> str:
     journey.program("", "pkg/__init__.py")
     (journey.folder / "latin.py").write_bytes(b"x = '\xe9'\n")
     (journey.folder / "null.py").write_bytes(b"x = 1\0\n")
+    (journey.folder / "crlf.py").write_bytes(b"##\r\nx = = 1\r\n")  # bytecode has such a 3rd byte
     (journey.folder / "data.bin").write_bytes(bytes(range(256)))
     journey.program("#!/bin/bash\necho hello | cat\n", "train.sh")
     journey.script("text", "plain.txt")
@@ -64,6 +65,7 @@ def script(journey: Journey) -> str:
         ("broken.py", ["broken.py:1:"]),
         ("latin.py", ["latin.py"]),
         ("null.py", ["null.py"]),
+        ("crlf.py", ["crlf.py:2:"]),
         ("data.bin", ["data.bin"]),
         ("train.sh", ["#!/bin/bash", "--no-python"]),
         ("empty_dir", ["empty_dir", "__main__.py"]),

@@ -20,6 +20,8 @@ from zlaunch.spec.preload import leaves_alone
 from zlaunch.spec.script import ScriptFacts, read_script
 from zlaunch.system.script_digest import script_digest
 
+_END_OF_ZIP, _LONGEST_END_OF_ZIP = b"PK\x05\x06", 22 + (1 << 16) - 1  # APPNOTE.TXT 4.3.16
+
 _COMPILED = (*BYTECODE_SUFFIXES, *EXTENSION_SUFFIXES)
 
 
@@ -106,7 +108,7 @@ def _facts(path: Path, request: Request) -> ScriptFacts:
         source = path.read_bytes()
     except OSError as error:
         raise InputError(f"script {path} cannot be read: {error.strerror}") from error
-    if b"\0" in source:  # no source: a zip archive with a __main__.py, or bytecode
+    if _is_archive(source) or _is_bytecode(path, source):
         return ScriptFacts()
     try:
         facts = read_script(source, str(path))
@@ -120,6 +122,17 @@ def _facts(path: Path, request: Request) -> ScriptFacts:
         digest = hashlib.sha256(source).hexdigest()
         facts = replace(facts, sources=((_from_here(path), digest),))
     return facts
+
+
+def _is_archive(source: bytes) -> bool:
+    """Whether it ends as zip archives do, as Python sees it: it may begin with anything."""
+    return _END_OF_ZIP in source[-_LONGEST_END_OF_ZIP:]
+
+
+def _is_bytecode(path: Path, source: bytes) -> bool:
+    """Whether Python would take it for that, by its name or by how each magic number ends."""
+    magic = source[2:4] == b"\r\n" and b"\0" in source[:16]
+    return path.suffix in BYTECODE_SUFFIXES or magic
 
 
 def _not_python(path: Path, source: bytes, error: SyntaxError) -> InputError:
