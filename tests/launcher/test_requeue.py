@@ -39,9 +39,14 @@ class Launch:
 
     def answer(self, state: str = "RUNNING", restarts: int = 1, preempted: str = "None") -> None:
         """What scontrol says of the job."""
-        said = f"JobState={state} Reason=None Restarts={restarts} PreemptTime={preempted}"
+        lines = (
+            "JobId=7 JobName=train.py JobState=FAILED",  # a name of the user's
+            f"   JobState={state} Reason=None Dependency=(null)",
+            f"   Requeue=1 Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode=0:0",
+            f"   PreemptEligibleTime=2026-12-01T04:30:00 PreemptTime={preempted}",
+        )
         path = self._folder / "scontrol"
-        path.write_text(f"#!/bin/sh\necho '{said}'\n")
+        path.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
         path.chmod(0o755)
 
     def hear(self, event: Happening) -> None:
