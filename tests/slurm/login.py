@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from conftest import LONG, Site
+from slurm_site import LONG, Site
 
 _ELSEWHERE = ("unshare", "--uts", "sh", "-c", 'hostname login && exec "$@"', "sh")
 _PROBE = ("unshare", "--uts", "true")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -13,7 +12,7 @@ import accounting
 import pytest
 from accounting import AccountedCluster, memory_can_be_limited
 from cluster import Cluster
-from conftest import LONG, Site
+from slurm_site import LONG, Site, need
 
 WAIT = """
 import signal, sys, time
@@ -48,11 +47,7 @@ TOOL = (sys.executable, "-m", "zlaunch")
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """Skip with the reason where there can be none; in CI that is a failure."""
-    reason = accounting.missing()
-    if reason and os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    if reason:
-        pytest.skip(reason)
+    need(accounting.missing())
     with AccountedCluster() as cluster:
         yield cluster
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cluster import Cluster
-from conftest import LONG, Site, is_srun
+from slurm_site import FAIL, LONG, WAIT, Site, is_srun
 
 from zlaunch.spec.allocation import expand_nodelist
 
@@ -18,24 +18,6 @@ import json, os
 names = ("RANK", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES")
 own = {k: v for k, v in os.environ.items() if k.startswith("SLURM") or k in names}
 print("env", json.dumps(own), flush=True)
-"""
-WAIT = """
-import signal, sys, time
-def end(*_):
-    print("saved", flush=True)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, end)
-signal.signal(signal.SIGUSR1, lambda *_: print("warned", flush=True))
-print("up", flush=True)
-time.sleep(600)
-"""
-FAIL = """
-import os, time
-print("up", flush=True)
-if os.environ["RANK"] == "3":
-    time.sleep(0.5)
-    raise SystemExit(7)
-time.sleep(600)
 """
 
 

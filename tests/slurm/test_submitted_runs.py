@@ -7,32 +7,14 @@ import signal
 from pathlib import Path
 
 import pytest
-from conftest import LONG, Site, is_srun
 from login import Login
+from slurm_site import FAIL, LONG, WAIT, Site, is_srun
 
 SAY = """
 import os, sys
 print("said", os.environ["RANK"], os.environ.get("SLURM_ARRAY_TASK_ID"), sys.argv[1:], flush=True)
 for line in range(40):
     print("line", line, flush=True)
-"""
-WAIT = """
-import signal, sys, time
-def end(*_):
-    print("saved", flush=True)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, end)
-signal.signal(signal.SIGUSR1, lambda *_: print("warned", flush=True))
-print("up", flush=True)
-time.sleep(600)
-"""
-FAIL = """
-import os, time
-print("up", flush=True)
-if os.environ["RANK"] == "3":
-    time.sleep(0.5)
-    raise SystemExit(7)
-time.sleep(600)
 """
 # Saves when it is warned, and is done the second time.
 GOES_ON = """
@@ -250,7 +232,8 @@ def test_stop_now_ends_the_grace(login: Login) -> None:
 
 
 def test_before_its_time_is_over_a_run_saves_and_goes_on(login: Login) -> None:
-    words = (*ON_TWO, "--time", "1", "--requeue", "--signal-before", "50s", "goes_on.py")
+    # Slurm warns up to 30 s early: of 50 s it may as soon as the job starts, which then fails.
+    words = (*ON_TWO, "--time", "1", "--requeue", "--signal-before", "20s", "goes_on.py")
     run = login.submit(*words)
     follower = login.start("attach", run)
     assert login.end(run) == 0

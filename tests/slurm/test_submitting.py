@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 from cluster import PATH
-from conftest import LONG, Site
 from login import Login
+from slurm_site import LONG, Site
 
 ONE = ("--nodes", "1", "--cpu", "1")
 
