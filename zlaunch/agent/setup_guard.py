@@ -24,6 +24,7 @@ def guard(argv: "list[str]") -> int:
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # before there is a child that may end at once
     child = os.fork()
     if child == 0:
         signal.set_wakeup_fd(-1)
@@ -31,7 +32,6 @@ def guard(argv: "list[str]") -> int:
         os.dup2(tell, _THROUGH)
         os.environ["ZLAUNCH_GUARDED"] = "1"
         os.execvp(argv[0], argv)  # noqa: S606
-    signal.signal(signal.SIGCHLD, lambda *_: None)
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda received, _frame: os.kill(child, received))
     for fd in (tell, _EVENTS, 1):

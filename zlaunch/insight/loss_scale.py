@@ -5,9 +5,10 @@ console should do with the line and what it should say besides. `summarize` give
 verdict at any time.
 
 A skipped step is counted once, although without ZeRO every rank reports it, and up to
-DeepSpeed 0.19.6 twice: only the lowest rank heard counts. The engine's `skipped=` counter
-wins where it is larger; steps that are skipped without a line (BF16_Optimizer in 0.19.8)
-show there alone.
+DeepSpeed 0.19.6 twice: all ranks skip the same steps, so what a rank reports is new where no
+other has reported as many before. A rank may be read far behind another; what it says of steps
+that were counted already is no news. The engine's `skipped=` counter wins where it is larger;
+steps that are skipped without a line (BF16_Optimizer in 0.19.8) show there alone.
 """
 
 from __future__ import annotations
@@ -43,38 +44,43 @@ from zlaunch.insight.loss_scale_words import summarize
 __all__ = ["LossScaleState", "Notice", "Reading", "Summary", "observe", "summarize"]
 
 _Step = tuple[LossScaleState, tuple[Notice, ...]]
+_BETWEEN_OVERFLOWS = (ScaleReduced, StaticScale, ScaleGrown, HysteresisRestored)
 
 
 def observe(state: LossScaleState, rank: int, line: Line) -> tuple[LossScaleState, Reading]:
     """Take in one line; `rank` is the worker that printed it, whatever the line says."""
-    notices: tuple[Notice, ...] = ()
+    stale = isinstance(line, _BETWEEN_OVERFLOWS) and not state.leads(rank)
+    state, notices = (state, ()) if stale else _taken_in(state, rank, line)
+    return state, Reading(_mark(state, rank, line), notices)
+
+
+def _taken_in(state: LossScaleState, rank: int, line: Line) -> _Step:
     match line:
         case Overflow():
-            state, notices = _overflow(state, rank, line)
+            return _overflow(state, rank, line)
         case ScaleReduced() | StaticScale():
-            if rank == state.counting_rank:
-                state, notices = _follow_up(state, line)
+            return _follow_up(state, line)
         case MinimumScale():
-            state, notices = _warn(replace(state, gave_up=True))
+            return _warn(replace(state, gave_up=True))
         case StepReport():
-            state, notices = _report(state, line)
+            return _report(state, line)
         case ScaleGrown():
             state, notices = _good_step(state.scales(line.before, None))
-            state = state.scales(line.before, line.after)
+            return state.scales(line.before, line.after), notices
         case HysteresisRestored():
-            state, notices = _good_step(state)
+            return _good_step(state)
         case ScaleSet():
-            state = state.scales(line.before, None).scales(line.after, None)
+            return state.scales(line.before, None).scales(line.after, None), ()
         case Throughput() | PipelineStep():
-            state = state.reached(line.step)
-    return state, Reading(_mark(state, line), notices)
+            return state.reached(line.step), ()
 
 
-def _mark(state: LossScaleState, line: Line) -> Mark:
+def _mark(state: LossScaleState, rank: int, line: Line) -> Mark:
     if isinstance(line, MinimumScale):
         return "mark"
     if isinstance(line, (Overflow, ScaleReduced, StaticScale)):
-        return "fold" if state.scaled and not state.settled else "mark"
+        searching = not state.settled or state.told.get(rank, 0) <= state.settled_after
+        return "fold" if state.scaled and searching else "mark"
     return "show"
 
 
@@ -83,15 +89,16 @@ def _overflow(state: LossScaleState, rank: int, line: Overflow) -> _Step:
         return state, ()
     if line.kind == "restated" and state.last_iteration is not None:
         # The step was counted when its `Grad overflow on iteration` came, just before.
-        if rank == state.counting_rank and state.awaiting and line.scale is not None:
+        if state.leads(rank) and state.awaiting and line.scale is not None:
             return _follow_up(state, ScaleReduced(line.scale, line.reduced_to or line.scale))
         return state, ()
-    state, new = _claim(state, rank, line)
+    new = _is_new(state, rank, line)
+    settling: tuple[Notice, ...] = ()
+    if new and _good_step_before(state, line):
+        state, settling = _good_step(state)
+    state = _noted(state, rank, line)
     if not new:
         return state, ()
-    settling: tuple[Notice, ...] = ()
-    if _good_step_before(state, line):
-        state, settling = _good_step(state)
     waited = state.awaiting
     state = _count(state, line)
     if line.kind == "iteration" and not waited:
@@ -100,18 +107,19 @@ def _overflow(state: LossScaleState, rank: int, line: Overflow) -> _Step:
     return state, settling + warnings
 
 
-def _claim(state: LossScaleState, rank: int, line: Overflow) -> tuple[LossScaleState, bool]:
-    """Let the lowest rank heard do the counting, and say whether this line is a new step."""
-    before = state.counting_rank
-    if before is not None and rank > before:
-        return state, False
-    switched = before is not None and rank < before
-    through = state.last_iteration if switched else state.counted_through
-    state = replace(state, counting_rank=rank, counted_through=through)
-    if line.iteration is None:
-        return state, not (switched and line.reduced_to == state.last_scale)
-    counted = through is not None and line.iteration <= through
-    return state, not counted and line.iteration != state.last_iteration
+def _is_new(state: LossScaleState, rank: int, line: Overflow) -> bool:
+    """Whether no rank has reported this step before."""
+    return state.leads(rank) and not _is_told_again(state, line)
+
+
+def _is_told_again(state: LossScaleState, line: Overflow) -> bool:
+    return line.iteration is not None and line.iteration == state.last_iteration
+
+
+def _noted(state: LossScaleState, rank: int, line: Overflow) -> LossScaleState:
+    """Note how many steps this rank has reported."""
+    count = state.most_told if _is_told_again(state, line) else state.told.get(rank, 0) + 1
+    return replace(state, told={**state.told, rank: count}, most_told=max(count, state.most_told))
 
 
 def _good_step_before(state: LossScaleState, line: Overflow) -> bool:
@@ -133,7 +141,6 @@ def _count(state: LossScaleState, line: Overflow) -> LossScaleState:
         skipped=state.skipped + 1,
         awaiting=line.kind == "iteration",
         last_iteration=state.last_iteration if line.iteration is None else line.iteration,
-        counted_through=None,
         hysteresis_left=state.hysteresis_left if left is None else left,
     )
     return counted.lengthened(1)
@@ -154,8 +161,10 @@ def _good_step(state: LossScaleState) -> _Step:
     """End a row of skipped steps, and the search if it was still on."""
     found = state.scaled and not state.settled and "search" in state.said
     notices = (words.settled(state),) if found else ()
+    after = state.settled_after if state.settled else state.most_told
     said = state.said - {"streak"}
-    return replace(state, settled=True, streak=0, stuck=0, said=said), notices
+    state = replace(state, settled=True, settled_after=after, streak=0, stuck=0, said=said)
+    return state, notices
 
 
 def _report(state: LossScaleState, line: StepReport) -> _Step:

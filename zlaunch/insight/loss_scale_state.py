@@ -1,11 +1,12 @@
 """What is remembered of a run's loss scale, and what is told about it: plain frozen data.
 
-The state has a fixed size, however long the run.
+The state has the size of the world, however long the run.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import field, replace
 from typing import Literal
 
 from zlaunch.frozen import frozen
@@ -65,14 +66,19 @@ class LossScaleState:
     streak: int = 0  # skipped in a row with no good step seen in between
     worst_streak: int = 0  # the longest since the scale settled
     said: frozenset[Topic] = frozenset()
-    counting_rank: int | None = None
-    counted_through: int | None = None  # iterations another rank reported before this one
+    told: Mapping[int, int] = field(default_factory=dict)  # by rank: the skipped steps it reported
+    most_told: int = 0
+    settled_after: int = 0  # how many had been reported when the scale settled
     last_iteration: int | None = None
     awaiting: bool = False  # an `iteration` overflow whose second record is still to come
     steps: int | None = None
     report: Count | None = None
     anchor: Count | None = None  # where the share of skipped steps is measured from
     next_anchor: Count | None = None
+
+    def leads(self, rank: int) -> bool:
+        """Whether no rank has reported more skipped steps than this one."""
+        return self.told.get(rank, 0) == self.most_told
 
     @property
     def at_minimum(self) -> bool:
