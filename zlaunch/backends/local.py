@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+from zlaunch.backends import early_agent
 from zlaunch.backends.process import ProcessLink
 from zlaunch.backends.remote import Entrance, explain_failure
 from zlaunch.system.spawn import adopt_orphans, sweep
-
-# The agent uses the standard library only, so `site` and the user's PYTHON* variables stay
-# out of it: it starts in half the time and cannot be led astray by them.
-_START = (
-    "import sys; sys.path.append(sys.argv[1]); "
-    "from zlaunch.agent.node import serve; serve(int(sys.argv[2]))"
-)
-_HERE = str(Path(__file__).parents[2])
 
 
 class EnteredLink(ProcessLink):
@@ -41,8 +31,10 @@ class LocalBackend:
             argv = ["/bin/sh", "-c", self._entrance.command]
             greeting = self._entrance.greeting(node_rank)
             return EnteredLink(argv, host, greeting=greeting, remote=False)
-        argv = [sys.executable, "-I", "-S", "-c", _START, _HERE, str(node_rank)]
-        return ProcessLink(argv, host, greeting=b"", remote=False)
+        begun = early_agent.take(node_rank, host)
+        if begun is not None:
+            return begun
+        return ProcessLink(early_agent.command(node_rank), host, greeting=b"", remote=False)
 
     def close(self) -> None:
         """End what agents that were killed have left behind."""

@@ -77,6 +77,10 @@ def main(args: list[str] | None = None) -> NoReturn:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _prepare_descriptors()
+    if args is None and sys.argv[1:2] == ["run"]:
+        from zlaunch.backends import early_agent
+
+        early_agent.begin()
     command = typer.main.get_command(app)
     try:
         code = command.main(args, prog_name="zlaunch", standalone_mode=False)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from zlaunch.backends import early_agent
 from zlaunch.cli.carry_out import carry_out
 from zlaunch.cli.find_place import find_place
 from zlaunch.cli.forward_signals import hold_until_started
@@ -46,6 +47,8 @@ def start(request: Request) -> int:
     check_terminal(request)
     store = RunStore(home_directory(os.environ))
     run = store.run(new_run_id())
+    if request.detach or request.many is not None:  # it would be another's child, or elsewhere
+        early_agent.give_up()
     if request.detach:
         from zlaunch.cli.detach import detach  # who stays does not pay for it
 
