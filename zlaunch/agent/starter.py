@@ -24,9 +24,10 @@ from zlaunch.system.stdio import Stdio
 class Starter:
     """Starts what a plan asks for.
 
-    Children call `enter` first. `on_started` gets each rank that runs, with what its imports have
-    printed; `on_over` the ranks that were stopped before they were started. It is called where not
-    all was over at once.
+    Children call `enter` first, save for the server of a warm start, which is put there by `admit`
+    with its pid: it has not forked by then. `on_started` gets each rank that runs, with what its
+    imports have printed; `on_over` the ranks that were stopped before they were started. It is
+    called where not all was over at once.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Starter:
         note: Callable[[str, str], None],
         stdins: Stdins,
         enter: Callable[[], None],
+        admit: Callable[[int], None],
         on_started: Callable[[WorkerSpec, Leader, Stdio, bytes], None],
         on_over: Callable[[Sequence[int]], None],
     ) -> None:
@@ -44,6 +46,7 @@ class Starter:
         self._note = note
         self._stdins = stdins
         self._enter = enter
+        self._admit = admit
         self._on_started = on_started
         self._on_over = on_over
         self._build: OperatorBuild | None = None
@@ -121,7 +124,7 @@ class Starter:
         if not why:
             try:
                 self._warm = WarmStart(
-                    self._loop, plan.preload, warm, self._stacks.handler, self._enter, self._go_on
+                    self._loop, plan.preload, warm, self._stacks.handler, self._admit, self._go_on
                 )
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 why = str(error)

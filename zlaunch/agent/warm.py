@@ -121,7 +121,7 @@ class WarmStart:
         preload: Preload,
         ranks: Sequence[Rank],
         handler: str,
-        enter: Callable[[], None],
+        admit: Callable[[int], None],
         on_end: Callable[[Outcome], None],
     ) -> None:
         """`handler` is the directory of the stack handler, or empty; raises OSError."""
@@ -137,7 +137,8 @@ class WarmStart:
         self._timer: Timer | None = None
         self._fds: set[int] = set()
         try:
-            self._server = self._start(preload, list(ranks), handler, enter)
+            self._server = self._start(preload, list(ranks), handler)
+            admit(self._server.pid)
         except BaseException:
             self._let_go()
             raise
@@ -146,9 +147,7 @@ class WarmStart:
         words = f"imports took longer than {preload.within:g} s"
         self._timer = loop.after(preload.within, partial(self.end, words))
 
-    def _start(
-        self, preload: Preload, ranks: list[Rank], handler: str, enter: Callable[[], None]
-    ) -> Process:
+    def _start(self, preload: Preload, ranks: list[Rank], handler: str) -> Process:
         """Start the server, with the command line of a worker and the ends of all of them."""
         self._directory.make()
         if os.pathsep in self._directory.path:
@@ -187,7 +186,7 @@ class WarmStart:
         own = shared.get("PYTHONPATH")
         here = self._directory.path
         shared["PYTHONPATH"] = f"{here}{os.pathsep}{own}" if own else here
-        process = Process(argv, shared, ranks[0].spec.cwd, None, enter, theirs.values())
+        process = Process(argv, shared, ranks[0].spec.cwd, None, keep=theirs.values())
         self._close(*theirs, *theirs.values())
         return process
 

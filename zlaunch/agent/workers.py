@@ -70,7 +70,7 @@ class Workers:
         self.scope: Scope | None = None  # where workers are put
         self._stopped = False
         self._starter = Starter(
-            loop, send, note, self.stdins, self._enter, self._add, self._end_start
+            loop, send, note, self.stdins, self._enter, self._admit, self._add, self._end_start
         )
 
     def __bool__(self) -> bool:
@@ -93,6 +93,11 @@ class Workers:
         """In a child: go where workers are put."""
         if self.scope is not None:
             self.scope.enter()
+
+    def _admit(self, pid: int) -> None:
+        """Put a child there."""
+        if self.scope is not None:
+            self.scope.admit(pid)
 
     def _add(self, spec: WorkerSpec, process: Leader, stdio: Stdio, said: bytes) -> None:
         """A rank has started; its imports have `said` something before."""
