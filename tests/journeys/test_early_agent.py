@@ -96,3 +96,23 @@ def test_a_detached_run_has_one_of_its_own(journey: Journey) -> None:
     assert b"hashlib" not in Path(f"/proc/{agent}/cmdline").read_bytes()
     assert journey.zlaunch("stop", "--now", journey.latest.name).code == 0
     journey.assert_gone()
+
+
+# Ctrl-C arrives while a class is being made, which Python 3.11 turns into an error of its own.
+INTERRUPTED = """
+import sys
+from zlaunch.backends import early_agent
+from zlaunch.cli.main import main
+class Field:
+    def __set_name__(self, owner, name):
+        raise KeyboardInterrupt
+early_agent.begin = lambda: type("Made", (), {"field": Field()})
+sys.argv[1:] = ["run", "job.py"]
+main()
+"""
+
+
+def test_an_interrupt_in_a_class_that_is_being_loaded_shows_no_traceback() -> None:
+    argv = [sys.executable, "-c", INTERRUPTED]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "zlaunch: error: interrupted\n")

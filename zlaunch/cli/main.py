@@ -77,12 +77,12 @@ def main(args: list[str] | None = None) -> NoReturn:
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     _prepare_descriptors()
-    if args is None and sys.argv[1:2] == ["run"]:
-        from zlaunch.backends import early_agent
-
-        early_agent.begin()
-    command = typer.main.get_command(app)
     try:
+        if args is None and sys.argv[1:2] == ["run"]:
+            from zlaunch.backends import early_agent
+
+            early_agent.begin()
+        command = typer.main.get_command(app)
         code = command.main(args, prog_name="zlaunch", standalone_mode=False)
         sys.stdout.flush()
     except _UsageError as error:
@@ -100,7 +100,11 @@ def main(args: list[str] | None = None) -> NoReturn:
     except OSError as error:
         _complain(f"{error.filename or 'the output'}: {error.strerror}")
         os._exit(125)  # what Python still holds cannot be written at exit either
-    except Exception:  # a fault of ours: its traceback is wanted, but not the exit code of a rank
+    except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it in a class's body
+            _complain("interrupted")
+            sys.exit(130)
+        # A fault of ours: its traceback is wanted, but not the exit code of a rank.
         traceback.print_exc()
         sys.exit(125)
     sys.exit(code if isinstance(code, int) else 0)
