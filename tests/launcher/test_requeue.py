@@ -39,14 +39,15 @@ class Launch:
 
     def answer(self, state: str = "RUNNING", restarts: int = 1, preempted: str = "None") -> None:
         """What scontrol says of the job."""
-        lines = (
+        words = (
             "JobId=7 JobName=train.py JobState=FAILED",  # a name of the user's
-            f"   JobState={state} Reason=None Dependency=(null)",
-            f"   Requeue=1 Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode=0:0",
-            f"   PreemptEligibleTime=2026-12-01T04:30:00 PreemptTime={preempted}",
+            "UserId=ada(7) GroupId=ada(7) MCS_label=N/A",
+            f"JobState={state} Reason=None Dependency=(null)",
+            f"Requeue=1 Restarts={restarts} BatchFlag=1 Reboot=0 ExitCode=0:0",
+            f"PreemptEligibleTime=1796100100 PreemptTime={preempted}",
         )
         path = self._folder / "scontrol"
-        path.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(lines) + "\nEND\n")
+        path.write_text("#!/bin/sh\ncat <<'END'\n" + " ".join(words) + "\nEND\n")
         path.chmod(0o755)
 
     def hear(self, event: Happening) -> None:
@@ -110,7 +111,7 @@ def test_a_signal_of_somebody_s_own_is_no_warning(launch: Launch) -> None:
 def test_term_is_a_wish_unless_slurm_has_a_reason(launch: Launch) -> None:
     requeue = launch.requeue()
     assert requeue.why_again(STOPPED) == ""
-    launch.answer(preempted="2026-12-01T04:35:08")
+    launch.answer(preempted="1796100108")
     assert requeue.why_again(STOPPED) == "another job takes the nodes"
     launch.answer()
     launch.end = time.time() + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,8 @@ def test_a_name_that_looks_like_a_field_is_none() -> None:
     job = read_job(line)
     assert job is not None
     assert (job.state, job.restarts) == ("RUNNING", 3)
+    line = line.replace("x JobState", "x JobState=FAILED UserId=ada(7) GroupId=ada(7) JobState")
+    assert read_job(line) == replace(job, owner="7")
     (row,) = read_sacct("7|RUNNING|0:0|5|Unknown|n1|None|UNLIMITED|0|a|FAILED|b\n")
     assert (row.state, row.limit, row.end) == ("RUNNING", None, None)
 

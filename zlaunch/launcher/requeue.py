@@ -18,8 +18,10 @@ from zlaunch.launcher.stopping import Stopping
 from zlaunch.run.outcome import Outcome
 from zlaunch.run.restarts import FINAL
 from zlaunch.run.state import Rules, RunState
+from zlaunch.spec.slurm_queue import WAITS
+from zlaunch.spec.slurm_records import JobRecord
 from zlaunch.system.loop import Loop
-from zlaunch.system.slurm_commands import Standing, standing
+from zlaunch.system.slurm_commands import standing
 
 # Seconds. Slurm may send its signal up to a minute early, and looks at its clock now and then.
 _EARLY = 100.0
@@ -94,7 +96,7 @@ class Requeue:
         if (not outcome.exit_code and not self.warned) or self._stop_is_asked():
             return ""
         now = _standing(self._terms.job)
-        if now is not None and now.is_back(self._terms.restarts):
+        if _is_back(now, self._terms):
             self.by_slurm = True
             return "Slurm has put the job back into the queue"
         if not self._terms.asked or any(e.exit.code == FINAL for e in outcome.exits.values()):
@@ -110,8 +112,8 @@ class Requeue:
             return ""  # it would be so again
         return "a node was lost"
 
-    def _why_stopped(self, now: Standing | None) -> str:
-        if now is not None and now.preempted:
+    def _why_stopped(self, now: JobRecord | None) -> str:
+        if now is not None and now.preempted is not None:
             return "another job takes the nodes"
         end = self._end()
         over = end is not None and time.time() > end - _OVER
@@ -120,11 +122,14 @@ class Requeue:
 
 def is_put_back(terms: Terms) -> bool:
     """Whether Slurm itself starts the job again."""
-    now = _standing(terms.job)
-    return now is not None and now.is_back(terms.restarts)
+    return _is_back(_standing(terms.job), terms)
 
 
-def _standing(job: str) -> Standing | None:
+def _is_back(now: JobRecord | None, terms: Terms) -> bool:
+    return now is not None and (now.restarts > terms.restarts or now.state in WAITS)
+
+
+def _standing(job: str) -> JobRecord | None:
     with suppress(BackendError):
         return standing(job)
     return None

@@ -32,6 +32,8 @@ _SACCT_FIELDS = SACCT_FORMAT.count(",")
 _SQUEUE_FIELDS = SQUEUE_FORMAT.count("|")
 _UNSAID = frozenset({"", "None", "N/A", "Unknown", "(null)", "None assigned"})
 _FIELD = re.compile(r"(?:^| )([A-Z][A-Za-z]+)=(\S*)")
+# Between these stands a name of the user's, which may look like any other field.
+_NAMED = re.compile(r"JobName=.*? (?=UserId=\S+ GroupId=\S+ )")
 _OWNER = re.compile(r"\(([0-9]+)\)")
 _LIMIT = re.compile(r"(?:([0-9]+)-)?([0-9]+):([0-9]{2})(?::([0-9]{2}))?")
 
@@ -117,7 +119,8 @@ def read_sacct(text: str) -> tuple[JobRecord, ...]:
 def read_job(text: str) -> JobRecord | None:
     """Read what `scontrol show job -o` prints; None where that is no job."""
     line = next((line for line in text.splitlines() if line.startswith("JobId=")), "")
-    # A name or a command of the user's may look like a field: those that count stand before them.
+    line = _NAMED.sub("", line, count=1)
+    # So may a command or a comment: the fields that count stand before those.
     fields = dict(reversed(_FIELD.findall(line)))
     if not line or "JobState" not in fields:
         return None

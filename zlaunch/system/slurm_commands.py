@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from zlaunch.errors import BackendError, InputError
-from zlaunch.frozen import frozen
-from zlaunch.spec.slurm_queue import FORMAT, WAITS, Job, find_job, parse_queue
+from zlaunch.spec.slurm_queue import FORMAT, Job, find_job, parse_queue
+from zlaunch.spec.slurm_records import JobRecord, read_job
 
 _PATIENCE = 20.0  # seconds for what is to be done; a busy controller takes some
 _AT_THE_END = 10.0  # seconds of a launcher's last ones: Slurm may kill it in 30
@@ -22,13 +22,6 @@ _LOOK_EVERY = 3.0  # seconds that an answer holds: many ask a controller
 _SILENT = 10.0  # seconds until one that did not answer is asked again
 _AT_ONCE = 500  # jobs on a command line
 _ID = re.compile(r"[0-9]+(?:_[0-9]+)?")
-# Where they stand in a line, since comments and paths of the user's stand there as well.
-_FIELD = re.compile(
-    r"^ +(?:(?:Requeue|PreemptEligibleTime)=\S+ )?(JobState|Restarts|PreemptTime)=(\S*)",
-    re.MULTILINE,
-)
-
-
 _SQUEUE = ("squeue", "--me", "-h", "-r", "-t", "all", "-o", FORMAT)
 
 
@@ -70,28 +63,14 @@ QUEUE = Queue()
 """That of this process."""
 
 
-@frozen
-class Standing:
-    """How a job stands, as the controller tells one that runs in it."""
-
-    state: str
-    restarts: int
-    preempted: bool
-
-    def is_back(self, restarts: int) -> bool:
-        """Whether it was put back into the queue, having been so `restarts` times before."""
-        return self.restarts > restarts or self.state in WAITS
-
-
-def standing(job: str) -> Standing:
-    """Ask how a job stands; raises BackendError."""
-    fields = dict(_FIELD.findall(_run("scontrol", "show", "job", job, patience=_AT_THE_END)))
-    restarts, preempted = fields.get("Restarts", ""), fields.get("PreemptTime", "None")
-    return Standing(
-        fields.get("JobState", ""),
-        int(restarts) if restarts.isdigit() else 0,
-        preempted not in {"", "None", "N/A", "Unknown"},
-    )
+def standing(job: str) -> JobRecord:
+    """Ask the controller how a job stands, from within it; raises BackendError."""
+    env = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
+    said = _run("scontrol", "show", "job", "-o", job, patience=_AT_THE_END, env=env)
+    record = read_job(said)
+    if record is None:
+        raise BackendError(f"scontrol says nothing of job {job}")
+    return record
 
 
 def submit(script: Path, env: Mapping[str, str]) -> tuple[str, str]:
