@@ -318,6 +318,30 @@ class TestRanks:
         folded = sum(reading.mark == "fold" for reading in readings)
         assert folded == 3 * sum(reading.mark == "fold" for reading in expected)
 
+    def test_steps_that_only_another_rank_tells_of_are_known_by_their_iterations(self) -> None:
+        some = [(0, line) for k in range(3) for line in stage0(k, 65536.0 / 2**k, restated=False)]
+        rest = [
+            (1, line) for k in range(4, 9) for line in stage0(k, 65536.0 / 2**k, restated=False)
+        ]
+        state, _ = follow(some + rest)
+        assert (state.skipped, state.last_scale) == (8, 128)
+
+    def test_a_report_of_a_rank_that_is_behind_ends_no_row(self) -> None:
+        overflows = [Overflow(1, 65536.0 / 2**k, 32768.0 / 2**k) for k in range(5)]
+        mine, theirs = rank0(*overflows), [(1, line) for line in overflows]
+        before = [*rank0(StepReport(10, 0)), *theirs[:3], *rank0(StepReport(20, 0)), *theirs[3:]]
+        state, readings = follow([*before, *mine])
+        assert (state.skipped, state.worst_streak) == (5, 5)
+        assert holding(readings, "5 steps in a row") == 1
+
+    def test_a_detail_is_marked_once_the_scale_has_settled(self) -> None:
+        detail = Overflow(0, kind="detail")
+        _, readings = follow([*rank0(StepReport(10, 0), detail), (1, detail)])
+        assert [reading.mark for reading in readings[1:]] == ["mark", "mark"]
+        search = [line for _, line in recorded("overflow_stage2.log")]
+        *_, last = follow([*rank0(*search), *rank0(detail)])[1]
+        assert last.mark == "mark"
+
     def test_a_line_of_the_step_function_alone_counts(self) -> None:
         restated = Overflow(0, 65536.0, 32768.0, kind="restated")
         assert follow(rank0(restated))[0].skipped == 1

@@ -277,3 +277,23 @@ def test_a_run_beside_is_not_touched(journey: Journey) -> None:
     assert other.poll() is None
     other.terminate()
     other.wait()
+
+
+BLOCKED = """
+import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD, signal.SIGTERM, signal.SIGINT])
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_signals_that_somebody_has_left_blocked(journey: Journey, stops: bool) -> None:
+    """Supervisors that wait for signals start programs so."""
+    script = journey.script(f"import time\nprint('up')\ntime.sleep({60 if stops else 0})")
+    command = (sys.executable, "-c", BLOCKED, *ZLAUNCH)
+    live = journey.start("run", "--cpu", "2", script, command=command)
+    if stops:
+        live.until("up", count=2)
+        live.send(signal.SIGTERM)
+    assert live.end().code == (143 if stops else 0)
+    journey.assert_gone()

@@ -13,7 +13,8 @@ from zlaunch.agent.commands import node_environment, with_interpreter
 from zlaunch.agent.operators import OperatorBuild
 from zlaunch.agent.stacks import StackTaker
 from zlaunch.agent.stdin import Stdins
-from zlaunch.agent.warm import Outcome, Rank, WarmStart, doubt
+from zlaunch.agent.warm import Outcome, WarmStart
+from zlaunch.agent.warm_doubt import Rank, doubt
 from zlaunch.run.messages import Event, Refused
 from zlaunch.spec.worker import NodePlan, WorkerSpec
 from zlaunch.system.loop import Loop
@@ -124,8 +125,9 @@ class Starter:
         if not why:
             try:
                 self._warm = WarmStart(
-                    self._loop, plan.preload, warm, self._stacks.handler, self._admit, self._go_on
-                )
+                    self._loop, plan.preload, warm, plan.mark, self._stacks.handler,
+                    self._admit, self._go_on,
+                )  # fmt: skip
             except (OSError, ValueError, subprocess.SubprocessError) as error:
                 why = str(error)
         if why:
@@ -148,6 +150,11 @@ class Starter:
         for rank in outcome.cold:
             self._start_one(rank)
         self._on_over(())
+
+    def look(self) -> None:
+        """A child has ended."""
+        if self._warm is not None:
+            self._warm.look()
 
     def stop(self, *, now: bool = False) -> None:
         """Start nobody any more; what is forked already is handed over yet.

@@ -9,40 +9,23 @@ import contextlib
 import fcntl
 import marshal
 import os
-import sys
-from collections.abc import Mapping, Sequence
+import signal
+from collections.abc import Sequence
 from functools import partial
 from typing import Callable
 
 from zlaunch.agent.private_directory import PrivateDirectory
+from zlaunch.agent.warm_doubt import Rank, shared_environment
 from zlaunch.frozen import frozen
-from zlaunch.spec.worker import Preload, WorkerSpec
+from zlaunch.spec.worker import Preload
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
-from zlaunch.system.spawn import Process
+from zlaunch.system.spawn import Process, children
 from zlaunch.system.stdio import Stdio
 
 _CHUNK = 64 << 10
 _HIGH = 500  # so that the numbers that a script's own files get are those that they would get
+_COME = 5.0  # seconds after the server's end; whoever it has forked takes some milliseconds
 _MOST_SAID = 256 << 10  # bytes that imports may print; each rank gets them
-
-# What hooks into the start of an interpreter, or watches it: it would see one where it expects
-# many.
-_HOOKS = (
-    "COVERAGE_PROCESS", "PYDEVD_", "DEBUGPY_", "CUDA_INJECTION", "NVTX_INJECTION", "LD_AUDIT",
-    "PYTHONDUMPREFS", "PYTHONFAULTHANDLER", "PYTHONINSPECT", "PYTHONMALLOCSTATS",
-    "PYTHONPERFSUPPORT", "PYTHONPROFILEIMPORTTIME", "PYTHONTRACEMALLOC", "PYTHONVERBOSE",
-    "PYTHON_PERF", "PYTHONDEVMODE", "VIZTRACER", "SCALENE",
-)  # fmt: skip
-_EARLY = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "MALLOC_")  # at the start
-_HARMLESS = ("libtcmalloc", "libjemalloc", "libmimalloc", "libiomp", "libgomp")  # LD_PRELOAD
-
-
-@frozen
-class Rank:
-    """A worker to start: its command, the environment that it is to see, and what is its own."""
-
-    spec: WorkerSpec
-    env: Mapping[str, str]
 
 
 @frozen
@@ -64,54 +47,6 @@ class Outcome:
     why: str
 
 
-def doubt(preload: Preload, ranks: Sequence[Rank]) -> str:
-    """Say why these cannot be forked, empty if they can; `ranks` read nothing."""
-    if len(ranks) < 2 and not (ranks and preload.asked):
-        return "one rank alone"
-    if not sys.platform.startswith("linux"):
-        return "no Linux"
-    shared = _shared(ranks)
-    for name in {name for rank in ranks for name in rank.env}:
-        if name.startswith(_HOOKS):
-            return f"{name} is set"
-        if name not in shared and name.startswith(_EARLY):
-            return f"{name} differs from rank to rank"
-    libraries = shared.get("LD_PRELOAD", "").replace(":", " ").split()
-    if not all(os.path.basename(one).startswith(_HARMLESS) for one in libraries):
-        return "LD_PRELOAD is set"
-    import shutil  # for warm starts alone: they cost more than this module
-    from pathlib import Path
-
-    from zlaunch.system.script_digest import script_digest
-
-    for path, digest in preload.sources:
-        if script_digest(Path(ranks[0].spec.cwd or "", path)) != digest:
-            return f"{path} is not as it was read"
-
-    program = shutil.which(ranks[0].spec.argv[0], path=shared.get("PATH"))
-    if program is None or not _is_binary(program):
-        # Who knows what a script makes of the environment: the server might not be one.
-        return f"{ranks[0].spec.argv[0]} is no binary"
-    return ""
-
-
-def _is_binary(program: str) -> bool:
-    try:
-        with open(program, "rb") as file:
-            return file.read(4) == b"\x7fELF"
-    except OSError:
-        return False
-
-
-def _shared(ranks: Sequence[Rank]) -> dict[str, str]:
-    first, *others = (rank.env for rank in ranks)
-    return {
-        name: value
-        for name, value in first.items()
-        if all(env.get(name) == value for env in others)
-    }
-
-
 class WarmStart:
     """One attempt at it. `on_end` is called once, from the loop, unless it was dropped."""
 
@@ -120,17 +55,26 @@ class WarmStart:
         loop: Loop,
         preload: Preload,
         ranks: Sequence[Rank],
+        mark: Sequence[str],
         handler: str,
         admit: Callable[[int], None],
         on_end: Callable[[Outcome], None],
     ) -> None:
-        """`handler` is the directory of the stack handler, or empty; raises OSError."""
+        """`mark` stands in the environment of all that is started here.
+
+        `handler` is the directory of the stack handler, or empty. Raises OSError.
+        """
         self._loop = loop
         self._ranks = {rank.spec.rank: rank for rank in ranks}
         self._on_end = on_end
         self._directory = PrivateDirectory()
         self._stdios: dict[int, Stdio] = {}
         self._pids: dict[int, int] = {}
+        self._up: set[int] = set()  # ranks that have become children of ours
+        self._asked_to_fork = False
+        self._over = False
+        self._mark = frozenset(map(os.fsencode, mark))
+        self._environment: frozenset[bytes] = frozenset()
         self._pending = b""
         self._said = b""
         self._why = ""
@@ -160,7 +104,7 @@ class WarmStart:
         os.set_blocking(self._answers, False)
         theirs = {fd: self._moved(fd) for fd in self._fds - {self._answers, self._orders}}
         argv = max((rank.spec.argv for rank in ranks), key=lambda argv: sum(map(len, argv)))
-        shared = _shared(ranks)
+        shared = shared_environment(ranks)
         plan = {
             "agent": os.getpid(),
             "answers": theirs[answers],
@@ -186,6 +130,7 @@ class WarmStart:
         own = shared.get("PYTHONPATH")
         here = self._directory.path
         shared["PYTHONPATH"] = f"{here}{os.pathsep}{own}" if own else here
+        self._environment = frozenset(os.fsencode(f"{n}={v}") for n, v in shared.items())
         process = Process(argv, shared, ranks[0].spec.cwd, None, keep=theirs.values())
         self._close(*theirs, *theirs.values())
         return process
@@ -225,25 +170,62 @@ class WarmStart:
         data = read_chunk(self._answers, _CHUNK)
         if data is None:
             return
-        if not data:  # the server has ended, and every child is ours
-            self._finish()
-            return
         *lines, self._pending = (self._pending + data).split(b"\n")
         for line in lines:
             self._take(line.decode("utf-8", "replace"))
+        # At the end of the pipe the server has ended, and every child is ours. What an import has
+        # left behind may hold it open for long.
+        if not data or len(self._up) == len(self._ranks):
+            self._finish()
 
     def _take(self, line: str) -> None:
         word, _, rest = line.partition(" ")
         if word == "cold":
-            self._why = self._why or rest
+            self.end(rest)
+        elif word == "up":
+            self._up.add(int(rest))
         elif word != "ready":
             self._pids[int(word)] = int(rest)
+        elif any(map(self._is_stray, children())):
+            self.end("an import starts a process")
         elif not self._why:
             self._read_words()  # all of it is there by now
             with contextlib.suppress(OSError):  # it has been killed
                 os.write(self._orders, b"!")
+                self._asked_to_fork = True
+
+    def _is_stray(self, pid: int) -> bool:
+        """Whether an import has started this child of ours; a rank's own has its variables."""
+        if pid == self._server.pid:
+            return False
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                entries = set(file.read().split(b"\0"))
+        except OSError:
+            return False
+        others = (entry.startswith(b"RANK=") for entry in entries - self._environment)
+        return self._mark <= entries and not any(others)
 
     # Ending
+
+    def look(self) -> None:
+        """A child has ended; once that was the server, nobody is forked any more."""
+        if self._over or self._server.poll() is None:
+            return
+        self._read_answers()
+        if not self._asked_to_fork:
+            self._finish()
+        elif not self._over:
+            self._loop.after(_COME, self._cut)
+
+    def _cut(self) -> None:
+        """Who has not come is not to come any more: whoever begins now finds the pipe closed."""
+        if self._over:
+            return
+        for rank in self._pids.keys() - self._up:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pids.pop(rank), signal.SIGKILL)
+        self._finish()
 
     def end(self, why: str) -> None:
         """Kill the server; whoever is forked by now stays."""
@@ -252,10 +234,14 @@ class WarmStart:
 
     def drop(self) -> None:
         """Kill the server and forget about it; the agent is leaving."""
+        self._over = True
         self._server.end_group()
         self._let_go()
 
     def _finish(self) -> None:
+        if self._over:
+            return
+        self._over = True
         self._server.end_group()
         if not self._why and len(self._pids) < len(self._ranks):
             self._why = "the process that imports ended too early"

@@ -184,6 +184,7 @@ class Workers:
                     self._close_if_over(worker)
                     if worker.rank in self._workers:
                         self._loop.after(self._linger, partial(self._end_group, worker))
+        self._starter.look()
         if not self._starter.pending:  # else a child that nobody knows may be a rank
             reap_orphans({worker.process.pid for worker in self._workers.values()})
 

@@ -32,6 +32,13 @@ def lazy_group(commands: Mapping[str, tuple[str, str]], name: str) -> type[Typer
             stub.command(cmd_name, help=commands[cmd_name][1])(lambda: None)
             return typer.main.get_command(stub)
 
+        def invoke(self, ctx: Any) -> Any:
+            """Typer itself would end in silence."""
+            try:
+                return super().invoke(ctx)
+            except KeyboardInterrupt:
+                raise typer.Abort from None
+
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             if args and args[0] not in commands and not args[0].startswith("-"):
                 alike = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)

@@ -63,7 +63,7 @@ def _taken_in(state: LossScaleState, rank: int, line: Line) -> _Step:
         case MinimumScale():
             return _warn(replace(state, gave_up=True))
         case StepReport():
-            return _report(state, line)
+            return _report(state, rank, line)
         case ScaleGrown():
             state, notices = _good_step(state.scales(line.before, None))
             return state.scales(line.before, line.after), notices
@@ -79,7 +79,8 @@ def _mark(state: LossScaleState, rank: int, line: Line) -> Mark:
     if isinstance(line, MinimumScale):
         return "mark"
     if isinstance(line, (Overflow, ScaleReduced, StaticScale)):
-        searching = not state.settled or state.told.get(rank, 0) <= state.settled_after
+        told = state.told.get(rank, 0) + (isinstance(line, Overflow) and line.kind == "detail")
+        searching = not state.settled or told <= state.settled_after
         return "fold" if state.scaled and searching else "mark"
     return "show"
 
@@ -109,16 +110,25 @@ def _overflow(state: LossScaleState, rank: int, line: Overflow) -> _Step:
 
 def _is_new(state: LossScaleState, rank: int, line: Overflow) -> bool:
     """Whether no rank has reported this step before."""
-    return state.leads(rank) and not _is_told_again(state, line)
+    return _is_later(state, line) or (state.leads(rank) and not _is_told_again(state, line))
 
 
 def _is_told_again(state: LossScaleState, line: Overflow) -> bool:
     return line.iteration is not None and line.iteration == state.last_iteration
 
 
+def _is_later(state: LossScaleState, line: Overflow) -> bool:
+    last = state.last_iteration
+    return line.iteration is not None and last is not None and line.iteration > last
+
+
 def _noted(state: LossScaleState, rank: int, line: Overflow) -> LossScaleState:
     """Note how many steps this rank has reported."""
-    count = state.most_told if _is_told_again(state, line) else state.told.get(rank, 0) + 1
+    count = state.told.get(rank, 0) + 1
+    if _is_told_again(state, line):
+        count = state.most_told
+    elif _is_later(state, line):  # although this rank may not have told of all before
+        count = state.most_told + 1
     return replace(state, told={**state.told, rank: count}, most_told=max(count, state.most_told))
 
 
@@ -167,7 +177,7 @@ def _good_step(state: LossScaleState) -> _Step:
     return state, notices
 
 
-def _report(state: LossScaleState, line: StepReport) -> _Step:
+def _report(state: LossScaleState, rank: int, line: StepReport) -> _Step:
     """Compare the engine's own count with what its lines have shown."""
     before = state.report or Count()
     steps, skips = line.step - before.step, line.skipped - before.skipped
@@ -179,7 +189,8 @@ def _report(state: LossScaleState, line: StepReport) -> _Step:
     )
     if steps < 0 or skips < 0:  # an earlier checkpoint was loaded
         return replace(state, anchor=None, next_anchor=None), ()
-    state, notices = _good_step(state) if steps > skips else (state, ())
+    stale = silent < 0 and not state.leads(rank)
+    state, notices = _good_step(state) if steps > skips and not stale else (state, ())
     state = _anchored(state)
     # A run that goes on from a checkpoint brings its count along; that is no news.
     if silent > 0 and (before.step > 0 or line.step == line.skipped):

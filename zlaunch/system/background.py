@@ -49,6 +49,7 @@ class Behind:
         self._shown, self._limit = 0, sys.maxsize  # bytes of the console
         self._words = b""
         self._running: str | None = None
+        self._stopping = False
         self._loop = Loop()
 
     def wait(self) -> str | int:
@@ -70,6 +71,7 @@ class Behind:
         return code if code >= 0 else 128 - code
 
     def _pass_on(self, signum: int) -> None:
+        self._stopping = True
         with suppress(ProcessLookupError):
             os.kill(self.pid, signum)
 
@@ -82,7 +84,7 @@ class Behind:
             if what == "starting":
                 self._limit = int(word)
                 self._show()
-            else:
+            elif not self._stopping:  # else it may run, but not for long
                 self._running = word
         if not data or self._running is not None:
             self._loop.stop()

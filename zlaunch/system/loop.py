@@ -110,7 +110,10 @@ class Loop:
     # Signals
 
     def on_signal(self, signums: Iterable[int], callback: Callable[[int], None]) -> None:
-        """Call back, from the loop, with the number of each of `signums` that arrives."""
+        """Call back, from the loop, with the number of each of `signums` that arrives.
+
+        None is blocked any more: whoever started us may have left them so, for a purpose of his.
+        """
         if self._wakeup is None:
             self._wakeup = socket.socketpair()
             for end in self._wakeup:
@@ -120,6 +123,7 @@ class Loop:
         for signum in signums:
             self._on_signal[signum] = callback
             signal.signal(signum, self._note_signal)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._on_signal)
 
     def on_stop_signals(self, callback: Callable[[int], None]) -> None:
         """Call back with each signal that asks a process to end.
