@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from journeys import Journey
+from journeys import ZLAUNCH, Journey
 from test_bad_input import refused
 
 
@@ -75,3 +75,11 @@ def test_options_of_other_launchers_are_answered(journey: Journey, words: str, h
     done = journey.zlaunch(*words.split())
     assert (done.code, done.out) == (2, "")
     assert hint in done.err.splitlines()[1]
+
+
+@pytest.mark.parametrize("most", range(12, 24, 2))
+def test_wherever_files_run_out_the_way_out_is_named(journey: Journey, most: int) -> None:
+    command = ("sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", *ZLAUNCH)
+    done = journey.zlaunch("run", "--cpu", "2", journey.script("print('up')"), command=command)
+    assert done.code == 0 or "raise `ulimit -n`" in done.err, done.err
+    assert "Traceback" not in done.err

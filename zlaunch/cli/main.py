@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -98,7 +99,7 @@ def main(args: list[str] | None = None) -> NoReturn:
         _complain("interrupted")
         sys.exit(130)
     except OSError as error:
-        _complain(f"{error.filename or 'the output'}: {error.strerror}")
+        _complain(_why(error))
         os._exit(125)  # what Python still holds cannot be written at exit either
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps it in a class's body
@@ -125,6 +126,12 @@ def _prepare_descriptors() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _why(error: OSError) -> str:
+    if error.errno in {errno.EMFILE, errno.ENFILE}:
+        return "too many files are open\n  hint: raise `ulimit -n`"
+    return f"{error.filename or 'the output'}: {error.strerror}"
 
 
 def _complain_of_usage(error: Any) -> None:
