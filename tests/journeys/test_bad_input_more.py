@@ -44,7 +44,8 @@ def test_an_output_that_takes_nothing(journey: Journey, script: str, command: li
 
 
 def test_a_command_that_is_none(journey: Journey) -> None:
-    assert "did you mean run" in refused(journey, "rnu")
+    assert "did you mean run?" in refused(journey, "rnu")
+    assert "did you mean rm or run?" in refused(journey, "rum")
 
 
 @pytest.mark.parametrize(

@@ -41,8 +41,8 @@ def lazy_group(commands: Mapping[str, tuple[str, str]], name: str) -> type[Typer
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             if args and args[0] not in commands and not args[0].startswith("-"):
-                alike = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-                hint = f"did you mean {alike[0]}?" if alike else f"{name} --help"
+                alike = difflib.get_close_matches(args[0], self.list_commands(ctx), n=2)
+                hint = f"did you mean {' or '.join(alike)}?" if alike else f"{name} --help"
                 if args[0].endswith(".py"):
                     hint = f"zlaunch run {args[0]}"
                 raise InputError(f"there is no command '{args[0]}'", hint=hint)
