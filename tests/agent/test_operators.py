@@ -21,7 +21,7 @@ def tell(say, op="an_op", **more):
 
 
 def start(link: Link, program: str, *, within: float = WAIT, ranks: int = 1, **env: str) -> None:  # noqa: F811
-    operators = Operators((("an_op", "AnOp"),), (("build.py", TELL + program),), within)
+    operators = Operators((("an_op", "AnOp"),), (("build_operators.py", TELL + program),), within)
     argv = (sys.executable, "-c", "import os; print('up', os.environ['OWN'])")
     workers = tuple(WorkerSpec(rank, argv, {"OWN": str(rank)}) for rank in range(ranks))
     env["PATH"] = os.environ["PATH"]
