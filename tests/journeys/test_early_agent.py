@@ -14,10 +14,10 @@ AGENT = b"zlaunch.agent.node"
 # Whatever the command leaves behind becomes a child of this one, which tells of it and is waited
 # for by nobody else.
 ADOPTING = """
-import ctypes, subprocess, sys
+import ctypes, os, subprocess, sys
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
 done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
-children = open("/proc/self/task/%d/children" % __import__("os").getpid()).read().split()
+children = open("/proc/self/task/%d/children" % os.getpid()).read().split()
 print(done.returncode, len(children), done.stderr)
 """
 DIES = """
@@ -46,6 +46,15 @@ def has_ended(pid: int) -> bool:
         return True
 
 
+def ended_and_left(journey: Journey, *words: str) -> list[str]:
+    """The command's exit code, and how many processes it has left."""
+    done = subprocess.run(
+        [sys.executable, "-c", ADOPTING, *ZLAUNCH, "run", *words],
+        cwd=journey.folder, env=journey.env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return done.stdout.split(maxsplit=2)[:2]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [
@@ -58,20 +67,12 @@ def has_ended(pid: int) -> bool:
 def test_what_starts_nothing_leaves_nothing(
     journey: Journey, words: tuple[str, ...], code: int
 ) -> None:
-    argv = [sys.executable, "-c", ADOPTING, *ZLAUNCH, "run", *words]
-    done = subprocess.run(
-        argv, cwd=journey.folder, env=journey.env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split(maxsplit=2)[:2] == [str(code), "0"], done.stdout
+    assert ended_and_left(journey, *words) == [str(code), "0"]
 
 
 def test_a_shown_plan_leaves_nothing(journey: Journey) -> None:
-    words = ("run", "--dry-run", "--cpu", "2", journey.script("pass"))
-    argv = [sys.executable, "-c", ADOPTING, *ZLAUNCH, *words]
-    done = subprocess.run(
-        argv, cwd=journey.folder, env=journey.env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split(maxsplit=2)[:2] == ["0", "0"], done.stdout
+    words = ("--dry-run", "--cpu", "2", journey.script("pass"))
+    assert ended_and_left(journey, *words) == ["0", "0"]
 
 
 def test_it_ends_with_a_launcher_that_is_killed() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
-from journeys import Journey, children_of
+from journeys import Journey, children_of, eventually
 from test_detach import node, port
 
 __all__ = ["port"]
@@ -102,8 +104,38 @@ def test_nonsense_is_refused(journey: Journey) -> None:
     assert journey.runs == []
 
 
-def test_before_there_are_ranks_it_ends_nothing(journey: Journey, port: int) -> None:
+# The agent stands still from its beginning on: until it is let go, there are no ranks.
+STILL = """
+import os, signal, sys
+from zlaunch.backends import early_agent
+from zlaunch.cli.main import main
+begin = early_agent.begin
+def still():
+    begin()
+    os.kill(early_agent._begun[0]._process.pid, signal.SIGSTOP)
+early_agent.begin = still
+main()
+"""
+
+
+def test_before_there_are_ranks_it_ends_nothing(journey: Journey) -> None:
     """It is said that nobody got it; a rank that is about to start could only die of it."""
+    command = (sys.executable, "-c", STILL)
+    live = journey.start("run", "--cpu", "2", journey.script(COUNTS), "SIGUSR1", command=command)
+    mark = Path(f"/proc/{live.pid}/status")
+    assert eventually(lambda: not _default(mark, signal.SIGUSR1))
+    live.send(signal.SIGUSR1)
+    live.until("zlaunch: SIGUSR1: no rank is running, so it was passed on to nobody")
+    (agent,) = children_of(live.pid)
+    os.kill(agent, signal.SIGCONT)
+    live.until("| up", count=2)
+    (journey.folder / "go").touch()
+    done = live.end()
+    assert done.code == 0
+    assert "zlaunch: SIGUSR1: no rank is running, so it was passed on to nobody" in done.err
+
+
+def test_while_another_node_is_waited_for(journey: Journey, port: int) -> None:
     script = journey.script("print('up')")
     live = journey.start(*node(journey, 0, port, script=script))
     live.until("waiting for node 1")
@@ -112,6 +144,11 @@ def test_before_there_are_ranks_it_ends_nothing(journey: Journey, port: int) -> 
     other = journey.start(*node(journey, 1, port, script=script))
     assert (live.end().code, other.end().code) == (0, 0)
     assert live.text.count("| up") == 2
+
+
+def _default(status: Path, signum: int) -> bool:
+    caught = next(x for x in status.read_text().splitlines() if x.startswith("SigCgt:"))
+    return not int(caught.split()[1], 16) >> (signum - 1) & 1
 
 
 def test_while_the_ranks_are_ending(journey: Journey) -> None:

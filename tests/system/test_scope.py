@@ -50,7 +50,7 @@ def folder() -> Path:
 def in_it(made: Scope, code: str) -> subprocess.Popen[bytes]:
     """Start Python there, as an agent does."""
     argv = [sys.executable, "-I", "-S", "-c", code]
-    return subprocess.Popen(argv, preexec_fn=made.enter, env={})  # noqa: PLW1509
+    return subprocess.Popen(argv, preexec_fn=lambda: made.admit(0), env={})  # noqa: PLW1509
 
 
 def until_filled() -> None:
@@ -96,7 +96,7 @@ sys.path.append({str(Path(__file__).parents[2])!r})
 from zlaunch.system.scope import Scope
 made = Scope.make({NAME + "-dead"!r})
 if not os.fork():
-    made.enter()
+    made.admit(0)
     os.execlp("sleep", "sleep", "600")
 time.sleep(600)
 """

@@ -32,7 +32,7 @@ daemon()
 """,
 }
 STRAYS["a daemon of another program"] = STRAYS["a daemon"].replace(
-    "time.sleep(150)", 'os.execvp("sleep", ["sleep", "150"])'
+    f"time.sleep({LIVES})", f'os.execvp("sleep", ["sleep", "{LIVES}"])'
 )
 
 

@@ -25,10 +25,10 @@ from zlaunch.system.stdio import Stdio
 class Starter:
     """Starts what a plan asks for.
 
-    Children call `enter` first, save for the server of a warm start, which is put there by `admit`
-    with its pid: it has not forked by then. `on_started` gets each rank that runs, with what its
-    imports have printed; `on_over` the ranks that were stopped before they were started. It is
-    called where not all was over at once.
+    Children call `admit` first, with 0; the server of a warm start, which has not forked by then,
+    does not wait for that, and is put there by its pid. `on_started` gets each rank that runs, with
+    what its imports have printed; `on_over` the ranks that were stopped before they were started.
+    It is called where not all was over at once.
     """
 
     def __init__(
@@ -37,7 +37,6 @@ class Starter:
         send: Callable[[Event], None],
         note: Callable[[str, str], None],
         stdins: Stdins,
-        enter: Callable[[], None],
         admit: Callable[[int], None],
         on_started: Callable[[WorkerSpec, Leader, Stdio, bytes], None],
         on_over: Callable[[Sequence[int]], None],
@@ -46,8 +45,8 @@ class Starter:
         self._send = send
         self._note = note
         self._stdins = stdins
-        self._enter = enter
         self._admit = admit
+        self._enter = partial(admit, 0)
         self._on_started = on_started
         self._on_over = on_over
         self._build: OperatorBuild | None = None

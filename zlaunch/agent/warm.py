@@ -19,6 +19,7 @@ from zlaunch.agent.warm_doubt import Rank, shared_environment
 from zlaunch.frozen import frozen
 from zlaunch.spec.worker import Preload
 from zlaunch.system.loop import READ, Loop, Timer, read_chunk
+from zlaunch.system.processes import environment
 from zlaunch.system.spawn import Process, children
 from zlaunch.system.stdio import Stdio
 
@@ -73,8 +74,9 @@ class WarmStart:
         self._up: set[int] = set()  # ranks that have become children of ours
         self._asked_to_fork = False
         self._over = False
-        self._mark = frozenset(map(os.fsencode, mark))
-        self._environment: frozenset[bytes] = frozenset()
+        self._mark = {name: value for name, _, value in (entry.partition("=") for entry in mark)}
+        self._shared = shared_environment(ranks)
+        self._server_ended = False
         self._pending = b""
         self._said = b""
         self._why = ""
@@ -89,7 +91,7 @@ class WarmStart:
         loop.watch(self._answers, READ, self._read_answers)
         loop.watch(self._server.fd, READ, self._read_words)
         words = f"imports took longer than {preload.within:g} s"
-        self._timer = loop.after(preload.within, partial(self.end, words))
+        self._expect(preload.within, partial(self.end, words))
 
     def _start(self, preload: Preload, ranks: list[Rank], handler: str) -> Process:
         """Start the server, with the command line of a worker and the ends of all of them."""
@@ -104,7 +106,7 @@ class WarmStart:
         os.set_blocking(self._answers, False)
         theirs = {fd: self._moved(fd) for fd in self._fds - {self._answers, self._orders}}
         argv = max((rank.spec.argv for rank in ranks), key=lambda argv: sum(map(len, argv)))
-        shared = shared_environment(ranks)
+        shared = self._shared
         plan = {
             "agent": os.getpid(),
             "answers": theirs[answers],
@@ -129,9 +131,8 @@ class WarmStart:
         self._directory.write("plan", marshal.dumps(plan, 2))
         own = shared.get("PYTHONPATH")
         here = self._directory.path
-        shared["PYTHONPATH"] = f"{here}{os.pathsep}{own}" if own else here
-        self._environment = frozenset(os.fsencode(f"{n}={v}") for n, v in shared.items())
-        process = Process(argv, shared, ranks[0].spec.cwd, None, keep=theirs.values())
+        env = {**shared, "PYTHONPATH": f"{here}{os.pathsep}{own}" if own else here}
+        process = Process(argv, env, ranks[0].spec.cwd, None, keep=theirs.values())
         self._close(*theirs, *theirs.values())
         return process
 
@@ -198,30 +199,32 @@ class WarmStart:
         """Whether an import has started this child of ours; a rank's own has its variables."""
         if pid == self._server.pid:
             return False
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                entries = set(file.read().split(b"\0"))
-        except OSError:
-            return False
-        others = (entry.startswith(b"RANK=") for entry in entries - self._environment)
-        return self._mark <= entries and not any(others)
+        env = environment(pid)
+        return self._mark.items() <= env.items() and env.get("RANK") in {
+            None, self._shared.get("RANK"),
+        }  # fmt: skip
 
     # Ending
 
     def look(self) -> None:
         """A child has ended; once that was the server, nobody is forked any more."""
-        if self._over or self._server.poll() is None:
+        if self._server_ended or self._server.poll() is None:
             return
+        self._server_ended = True
         self._read_answers()
         if not self._asked_to_fork:
             self._finish()
         elif not self._over:
-            self._loop.after(_COME, self._cut)
+            self._expect(_COME, self._cut)
+
+    def _expect(self, seconds: float, otherwise: Callable[[], None]) -> None:
+        """Have it over within that time; what was expected before is not any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.after(seconds, otherwise)
 
     def _cut(self) -> None:
         """Who has not come is not to come any more: whoever begins now finds the pipe closed."""
-        if self._over:
-            return
         for rank in self._pids.keys() - self._up:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pids.pop(rank), signal.SIGKILL)

@@ -70,7 +70,7 @@ class Workers:
         self.scope: Scope | None = None  # where workers are put
         self._stopped = False
         self._starter = Starter(
-            loop, send, note, self.stdins, self._enter, self._admit, self._add, self._end_start
+            loop, send, note, self.stdins, self._admit, self._add, self._end_start
         )
 
     def __bool__(self) -> bool:
@@ -89,13 +89,8 @@ class Workers:
             self._kill_timer.cancel()
         self._starter.start(plan, stacks)
 
-    def _enter(self) -> None:
-        """In a child: go where workers are put."""
-        if self.scope is not None:
-            self.scope.enter()
-
     def _admit(self, pid: int) -> None:
-        """Put a child there."""
+        """Put a child where workers are put; 0 for the child that calls."""
         if self.scope is not None:
             self.scope.admit(pid)
 

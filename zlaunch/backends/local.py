@@ -31,10 +31,9 @@ class LocalBackend:
             argv = ["/bin/sh", "-c", self._entrance.command]
             greeting = self._entrance.greeting(node_rank)
             return EnteredLink(argv, host, greeting=greeting, remote=False)
-        begun = early_agent.take(node_rank, host)
-        if begun is not None:
-            return begun
-        return ProcessLink(early_agent.command(node_rank), host, greeting=b"", remote=False)
+        return early_agent.take(node_rank, host) or ProcessLink(
+            early_agent.command(node_rank), host, greeting=b"", remote=False
+        )
 
     def close(self) -> None:
         """End what agents that were killed have left behind."""

@@ -93,11 +93,12 @@ def _overflow(state: LossScaleState, rank: int, line: Overflow) -> _Step:
         if state.leads(rank) and state.awaiting and line.scale is not None:
             return _follow_up(state, ScaleReduced(line.scale, line.reduced_to or line.scale))
         return state, ()
-    new = _is_new(state, rank, line)
+    count = _reported(state, rank, line)
+    new = count > state.most_told
     settling: tuple[Notice, ...] = ()
     if new and _good_step_before(state, line):
         state, settling = _good_step(state)
-    state = _noted(state, rank, line)
+    state = replace(state, told={**state.told, rank: count})
     if not new:
         return state, ()
     waited = state.awaiting
@@ -108,28 +109,13 @@ def _overflow(state: LossScaleState, rank: int, line: Overflow) -> _Step:
     return state, settling + warnings
 
 
-def _is_new(state: LossScaleState, rank: int, line: Overflow) -> bool:
-    """Whether no rank has reported this step before."""
-    return _is_later(state, line) or (state.leads(rank) and not _is_told_again(state, line))
-
-
-def _is_told_again(state: LossScaleState, line: Overflow) -> bool:
-    return line.iteration is not None and line.iteration == state.last_iteration
-
-
-def _is_later(state: LossScaleState, line: Overflow) -> bool:
+def _reported(state: LossScaleState, rank: int, line: Overflow) -> int:
+    """How many skipped steps this rank has told of by now."""
     last = state.last_iteration
-    return line.iteration is not None and last is not None and line.iteration > last
-
-
-def _noted(state: LossScaleState, rank: int, line: Overflow) -> LossScaleState:
-    """Note how many steps this rank has reported."""
-    count = state.told.get(rank, 0) + 1
-    if _is_told_again(state, line):
-        count = state.most_told
-    elif _is_later(state, line):  # although this rank may not have told of all before
-        count = state.most_told + 1
-    return replace(state, told={**state.told, rank: count}, most_told=max(count, state.most_told))
+    if line.iteration is not None and last is not None and line.iteration >= last:
+        # The iteration says which step it is, although the rank may not have told of all before.
+        return state.most_told + (line.iteration > last)
+    return state.told.get(rank, 0) + 1
 
 
 def _good_step_before(state: LossScaleState, line: Overflow) -> bool:

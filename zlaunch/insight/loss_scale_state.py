@@ -67,7 +67,6 @@ class LossScaleState:
     worst_streak: int = 0  # the longest since the scale settled
     said: frozenset[Topic] = frozenset()
     told: Mapping[int, int] = field(default_factory=dict)  # by rank: the skipped steps it reported
-    most_told: int = 0
     settled_after: int = 0  # how many had been reported when the scale settled
     last_iteration: int | None = None
     awaiting: bool = False  # an `iteration` overflow whose second record is still to come
@@ -75,6 +74,11 @@ class LossScaleState:
     report: Count | None = None
     anchor: Count | None = None  # where the share of skipped steps is measured from
     next_anchor: Count | None = None
+
+    @property
+    def most_told(self) -> int:
+        """The skipped steps that the rank has reported which has reported most."""
+        return max(self.told.values(), default=0)
 
     def leads(self, rank: int) -> bool:
         """Whether no rank has reported more skipped steps than this one."""

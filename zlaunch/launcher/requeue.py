@@ -9,9 +9,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
 
-from zlaunch.errors import BackendError
 from zlaunch.frozen import frozen
 from zlaunch.launcher.forwarding import signal_name
 from zlaunch.launcher.stopping import Stopping
@@ -21,11 +19,12 @@ from zlaunch.run.state import Rules, RunState
 from zlaunch.spec.slurm_queue import WAITS
 from zlaunch.spec.slurm_records import JobRecord
 from zlaunch.system.loop import Loop
-from zlaunch.system.slurm_commands import standing
+from zlaunch.system.slurm_records import SlurmRecords
 
 # Seconds. Slurm may send its signal up to a minute early, and looks at its clock now and then.
 _EARLY = 100.0
 _LAST = 10.0  # what a launcher has to do once its ranks are gone
+_ASKED = 10.0  # for the controller's answer: Slurm may kill a launcher in 30
 _OVER = 10.0  # so near to the end TERM is Slurm's
 
 
@@ -130,6 +129,4 @@ def _is_back(now: JobRecord | None, terms: Terms) -> bool:
 
 
 def _standing(job: str) -> JobRecord | None:
-    with suppress(BackendError):
-        return standing(job)
-    return None
+    return SlurmRecords(_ASKED, longest=_ASKED).job(job)

@@ -58,14 +58,10 @@ class Scope:
                 os.rmdir(path)
             return None
 
-    def enter(self) -> None:
-        """Put the calling process, a child of the agent's, into it."""
-        self.admit(0)
-
     def admit(self, pid: int) -> None:
-        """Put a child of the agent's into it, which that one need not wait for.
+        """Put a child of the agent's into it; 0 for the child that calls.
 
-        A first one in a while takes the kernel 10 ms and more.
+        The first one in a while takes the kernel 10 ms and more.
         """
         with suppress(OSError):  # the other nets hold it
             os.write(self._procs, b"%d" % pid)

@@ -13,10 +13,8 @@ from pathlib import Path
 
 from zlaunch.errors import BackendError, InputError
 from zlaunch.spec.slurm_queue import FORMAT, Job, find_job, parse_queue
-from zlaunch.spec.slurm_records import JobRecord, read_job
 
 _PATIENCE = 20.0  # seconds for what is to be done; a busy controller takes some
-_AT_THE_END = 10.0  # seconds of a launcher's last ones: Slurm may kill it in 30
 _LOOK = 3.0  # seconds for a look at the queue, which many commands take just to show it
 _LOOK_EVERY = 3.0  # seconds that an answer holds: many ask a controller
 _SILENT = 10.0  # seconds until one that did not answer is asked again
@@ -61,16 +59,6 @@ class Queue:
 
 QUEUE = Queue()
 """That of this process."""
-
-
-def standing(job: str) -> JobRecord:
-    """Ask the controller how a job stands, from within it; raises BackendError."""
-    env = {**os.environ, "SLURM_TIME_FORMAT": "%s"}
-    said = _run("scontrol", "show", "job", "-o", job, patience=_AT_THE_END, env=env)
-    record = read_job(said)
-    if record is None:
-        raise BackendError(f"scontrol says nothing of job {job}")
-    return record
 
 
 def submit(script: Path, env: Mapping[str, str]) -> tuple[str, str]:

@@ -29,8 +29,10 @@ class SlurmRecords:
     Where a command is missing or does not answer, or a job is forgotten, there is just no answer.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, longest: float = _LONGEST) -> None:
+        """`longest` is how long one command may take, in seconds."""
         self._until = time.monotonic() + seconds
+        self._longest = longest
         # Slurm's own variables could change what is printed; seconds are in no time zone.
         shape = ("SACCT_", "SQUEUE_", "SINFO_", "SLURM_TIME_FORMAT")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(shape)}
@@ -57,7 +59,7 @@ class SlurmRecords:
         )
 
     def _ask(self, words: Sequence[str]) -> str:
-        left = min(_LONGEST, self._until - time.monotonic())
+        left = min(self._longest, self._until - time.monotonic())
         if left <= 0:
             return ""
         try:
